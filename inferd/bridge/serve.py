@@ -121,7 +121,8 @@ class _Bridge:
             is_gateway=settings.gateway,
             decoders=decoders,
         )
-        callers = Callers(ApiTokens(tokens), os.geteuid(), self._quota)
+        own_uid = os.geteuid() if settings.own_user else None
+        callers = Callers(ApiTokens(tokens), own_uid, self._quota)
         app = BridgeApp(daemon, callers, rules, settings, log)
         self._server = HttpServer(app, settings, tls, self._tell_bug)
         for name, text, read in (

@@ -53,6 +53,9 @@ class BridgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tokens: Place | None = None
     """File of the tokens. Default: ``bridge-tokens.json`` beside the configuration in
     ``~/.config/inferd``; of the machine's bridge, in ``/etc/inferd``."""
+    own_user: bool = True
+    """``false``: the bridge's own user needs a token as well, as where a program of that user
+    forwards what others send: a reverse proxy, or a tunnel."""
     gateway: bool = False
     """``true``: tell the daemon the name of the token that each request came with, so that its
     queue, cache and log go by names. The daemon's ``access.gateways`` must have the bridge's

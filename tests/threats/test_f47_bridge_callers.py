@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
+from inferd.bridge.identity.caller import Callers, HttpPeer
 from inferd.bridge.identity.tcp_owner import TcpEnd, owner_of
+from inferd.bridge.identity.token_file import ApiTokens
+from inferd.bridge.translation.failures import BridgeError, Reason
 from tests.daemon.bridge import bridge_to
 from tests.daemon.harness import PATIENCE_S
 from tests.daemon.users import needs_root
@@ -41,6 +44,14 @@ def test_another_user_is_refused_on_loopback(shared_daemon):
         assert status(url, os.geteuid()) == 200
         assert status(url, STRANGER_UID) == 401
         assert bridge.logged("http_request.done")[-1]["peer_uid"] == STRANGER_UID
+
+
+@pytest.mark.parametrize("uid", [0, None])
+async def test_the_bridges_own_user_needs_a_token_where_that_is_set(tmp_path, uid):
+    callers = Callers(ApiTokens(tmp_path / "tokens"), own_uid=None)
+    with pytest.raises(BridgeError) as caught:
+        await callers.identify("", HttpPeer(uid=uid))
+    assert caught.value.reason is Reason.UNAUTHENTICATED
 
 
 def test_a_connection_that_its_process_has_left_is_nobodys():

@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -123,7 +124,7 @@ class BridgeApp:
             origin = self._check_head(exchange)
             exchange.extra_headers.update(cors_headers(origin))
             if origin and exchange.method == "OPTIONS":
-                await exchange.respond(204, b"", headers=preflight_headers(origin))
+                await exchange.respond(200, b"", headers=preflight_headers(origin))
                 return
             await self._router(scope, receive, send)
         except HangUpError:
@@ -232,29 +233,31 @@ class BridgeApp:
 
     def _routes_of(self, api: Api) -> Iterator[tuple[HttpRoute, Handler]]:
         for operation in api.operations:
-            route = HttpRoute(
-                path=operation.path,
-                method="POST",
-                summary=f"Answer a request of the API {api.name}",
+            for path in (operation.path, *operation.also):
+                route = HttpRoute(
+                    path=path,
+                    name=operation.path,
+                    method="POST",
+                    summary=f"Answer a request of the API {api.name}",
+                    scope="inference",
+                    apis=(api,),
+                    operation=operation,
+                    reasons=_OF_THE_DAEMON,
+                )
+                yield route, partial(self._ask, operation)
+        name, below = api.models_path, "/{model:path}"
+        for path in filter(None, (name, *api.models_also)):
+            forms = self._forms(path)
+            listed = self._own(path, "List the models", scope="inference", apis=forms)
+            yield replace(listed, name=name), self._list_models
+            shown = self._own(
+                path + below,
+                "Describe a model",
                 scope="inference",
-                apis=(api,),
-                operation=operation,
-                reasons=_OF_THE_DAEMON,
+                apis=forms,
+                reasons=(Reason.MODEL_NOT_FOUND,),
             )
-            yield route, partial(self._ask, operation)
-        if not api.models_path:
-            return
-        path, forms = api.models_path, self._forms(api.models_path)
-        listed = self._own(path, "List the models", scope="inference", apis=forms)
-        yield listed, self._list_models
-        shown = self._own(
-            path + "/{model:path}",
-            "Describe a model",
-            scope="inference",
-            apis=forms,
-            reasons=(Reason.MODEL_NOT_FOUND,),
-        )
-        yield shown, self._show_model
+            yield replace(shown, name=name + below), self._show_model
 
     def _forms(self, path: str) -> tuple[Api, ...]:
         """List the APIs in whose form a path may be answered: a header may choose."""
@@ -422,7 +425,7 @@ class _RouteEndpoint:
     async def __call__(self, scope: AsgiScope, _: Receive, __: Send) -> None:
         exchange = scope[EXCHANGE]
         assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
-        exchange.route = self._route.path
+        exchange.route = self._route.name or self._route.path
         if self._route.scope is not None:
             await self._identify(exchange, self._route.scope)
         await self._handler(exchange, scope["path_params"])

@@ -95,7 +95,7 @@ def preflight_headers(origin: str) -> dict[str, str]:
     """Return the headers that answer a browser's question about a request to come."""
     return {
         **cors_headers(origin),
-        "access-control-allow-methods": "GET, POST",
+        "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
         "access-control-allow-headers": "authorization, *",
         "access-control-max-age": "600",
     }

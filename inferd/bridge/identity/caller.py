@@ -68,12 +68,16 @@ class Callers:
 
     Args:
         tokens: the valid ones.
-        own_uid: the bridge's own user, who is recognised by the kernel's word.
+        own_uid: the bridge's own user, who is recognised by the kernel's word; ``None``
+            where that user needs a token, too.
         quota: counts their tokens.
     """
 
     def __init__(
-        self, tokens: ApiTokens, own_uid: int, quota: DailyQuota | None = None
+        self,
+        tokens: ApiTokens,
+        own_uid: int | None,
+        quota: DailyQuota | None = None,
     ) -> None:
         self._tokens = tokens
         self._own_uid = own_uid
@@ -94,7 +98,8 @@ class Callers:
         """
         if looks_like_token(credential):
             return await self._by_token(credential, peer)
-        if await self._uid_of(peer) == self._own_uid:
+        uid = await self._uid_of(peer)
+        if uid is not None and uid == self._own_uid:
             return HttpCaller(OWN_USER, SCOPES)
         raise BridgeError(
             Reason.UNAUTHENTICATED,

@@ -61,26 +61,35 @@ OPENAI: Final = Api(
     prefixes=("/v1/", "/"),
     operations=(
         Operation(
-            "/v1/chat/completions", ask_chat, tables.CHAT, _STREAM, body=ChatRequest
+            *("/v1/chat/completions", ask_chat, tables.CHAT, _STREAM),
+            body=ChatRequest,
+            also=("/chat/completions",),
         ),
         Operation(
-            "/v1/responses", ask_response, RESPONSES, _STREAM, body=ResponseRequest
+            *("/v1/responses", ask_response, RESPONSES, _STREAM),
+            body=ResponseRequest,
+            also=("/responses",),
         ),
         Operation(
-            "/v1/completions",
-            ask_completion,
-            tables.COMPLETIONS,
-            _STREAM,
+            *("/v1/completions", ask_completion, tables.COMPLETIONS, _STREAM),
             body=CompletionRequest,
+            also=("/completions",),
         ),
         Operation(
-            "/v1/embeddings", ask_embeddings, tables.EMBEDDINGS, body=EmbeddingsRequest
+            *("/v1/embeddings", ask_embeddings, tables.EMBEDDINGS),
+            body=EmbeddingsRequest,
+            also=("/embeddings",),
         ),
-        Operation("/v1/rerank", ask_rerank, tables.RERANK, body=RankRequest),
+        Operation(
+            *("/v1/rerank", ask_rerank, tables.RERANK),
+            body=RankRequest,
+            also=("/rerank", "/v1/reranking", "/reranking"),
+        ),
     ),
     error_body=failure_body,
     failure=OpenAiFailure,
     models_path="/v1/models",
+    models_also=("/models",),
     model_list=model_list,
     model_entry=model_entry,
 )

@@ -21,9 +21,10 @@ from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.media import MediaOfRequest
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import json_form
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
-from inferd.wire.blocks import BlocksRequest
+from inferd.wire.blocks import BlocksRequest, ResponseFormat
 
 Tokens = Annotated[int, Meta(ge=1, le=U32_MAX)]
 Natural = Annotated[int, Meta(ge=0, le=U32_MAX)]
@@ -69,6 +70,8 @@ class ChatRequest(SamplingFields, frozen=True, kw_only=True):
     tool_choice: Choice | None = None
     parallel_tool_calls: bool = True
     response_format: Format | None = None
+    json_schema: dict[str, object] | None = None
+    grammar: str | None = None
     logprobs: bool = False
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     reasoning_effort: Effort | None = None
@@ -84,12 +87,13 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
     if not chat.messages:
         raise invalid("messages", "must not be empty")
     media = MediaOfRequest()
+    field, structure = _structure(chat)
     request = BlocksRequest(
         id=asked.request_id,
         messages=to_messages(chat.messages, media),
         tools=to_tools(chat.tools),
         tool_choice=to_choice(chat.tool_choice, has_tools=bool(chat.tools)),
-        response_format=to_format(chat.response_format),
+        response_format=structure,
         logprobs=_n_logprobs(chat),
         thinking=_thinks(chat.reasoning_effort),
         max_tokens=_max_tokens(chat, asked),
@@ -107,12 +111,10 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
         with_sampling(request, chat),
         ChatAnswer(form),
         chat.stream,
-        field_names=_NAMES,
+        field_names={**_NAMES, "response_format": field},
         media=media.found,
         unenforced=unenforced_tools(
-            chat.tools,
-            chat.tool_choice,
-            has_form=request.response_format is not None,
+            chat.tools, chat.tool_choice, has_form=structure is not None
         ),
     )
 
@@ -149,6 +151,26 @@ def includes_usage(chat: SamplingFields) -> bool:
     if not chat.stream:
         raise invalid("stream_options", "needs stream")
     return bool(chat.stream_options.include_usage)
+
+
+def _structure(chat: ChatRequest) -> tuple[str, ResponseFormat | None]:
+    """Return the form of the answer, and the field that says it.
+
+    Raises:
+        BridgeError: more than one field does.
+    """
+    forms: dict[str, ResponseFormat | None] = {
+        "response_format": to_format(chat.response_format)
+    }
+    if chat.json_schema is not None:
+        forms["json_schema"] = json_form(chat.json_schema)
+    if chat.grammar is not None:
+        forms["grammar"] = ResponseFormat(type="gbnf", grammar=chat.grammar)
+    said = [(name, form) for name, form in forms.items() if form is not None]
+    if len(said) > 1:
+        [(first, _), (second, _), *_] = said
+        raise invalid(second, f"contradicts {first}")
+    return said[0] if said else ("response_format", None)
 
 
 def _max_tokens(chat: ChatRequest, asked: Asked) -> int:

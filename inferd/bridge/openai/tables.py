@@ -21,7 +21,9 @@ _WHO: Final = (
         "user", "safety_identifier", note="Whose request it is follows from the token."
     ),
     *ignored("metadata", note="Nothing is stored."),
-    *ignored("prompt_cache_key", note="Prompts are cached in any case."),
+    *ignored(
+        *("prompt_cache_key", "cache_prompt"), note="Prompts are cached in any case."
+    ),
     *refused(
         *("prompt_cache_retention", "prompt_cache_options"),
         note="caches are the daemon's own affair",
@@ -63,6 +65,11 @@ CHAT: Final = FieldTable(
             "parallel_tool_calls", note="`false`: the answer ends with the first call."
         ),
         *honoured("response_format", note="Enforced while the answer is generated."),
+        *honoured(
+            *("json_schema", "grammar"),
+            note="An addition, as llama.cpp's: a schema, or GBNF, instead of "
+            "`response_format`.",
+        ),
         *honoured("logprobs"),
         *honoured("top_logprobs", note="0 to 20; needs `logprobs`."),
         *honoured(
@@ -129,8 +136,14 @@ RERANK: Final = FieldTable(
         *_MODEL,
         *honoured("query"),
         *honoured("documents", note="Texts, or objects with a `text`."),
+        *honoured(
+            "texts",
+            note="An addition, instead of `documents`: the answer then has the form of Text "
+            "Embeddings Inference, an array of `index` and `score`.",
+        ),
         *honoured("top_n"),
         *honoured("return_documents", note="Default false."),
+        *honoured("return_text", note="The same for `texts`."),
         *ignored("user", note="Whose request it is follows from the token."),
         *refused(
             "max_chunks_per_doc", "overlap_tokens", note="documents are not split"

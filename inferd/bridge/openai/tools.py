@@ -44,13 +44,15 @@ class TextFormat(Strict, frozen=True, tag_field="type", tag="text"):
 
 
 class ObjectFormat(Strict, frozen=True, tag_field="type", tag="json_object"):
-    """Any JSON object."""
+    """Any JSON object, or JSON that satisfies a schema."""
+
+    schema: dict[str, object] | None = None
 
 
 class NamedSchema(Strict, frozen=True):
     """A schema with its name."""
 
-    name: str
+    name: str | None = None
     description: str | None = None
     schema: dict[str, object] | None = None
     strict: bool | None = None
@@ -108,8 +110,8 @@ def to_format(wanted: Format | None) -> ResponseFormat | None:
     match wanted:
         case None | TextFormat():
             return None
-        case ObjectFormat():
-            return json_form(ANY_OBJECT)
+        case ObjectFormat(schema=schema):
+            return json_form(ANY_OBJECT if schema is None else schema)
         case SchemaFormat(json_schema=NamedSchema(schema=None)):
             raise invalid("response_format.json_schema.schema", "is missing")
         case SchemaFormat(json_schema=NamedSchema(schema=schema)):

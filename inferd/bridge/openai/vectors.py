@@ -15,7 +15,7 @@ from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.one_frame import OneFrameAnswer
-from inferd.bridge.translation.question import Asked, Question
+from inferd.bridge.translation.question import Answer, Asked, Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
@@ -119,10 +119,12 @@ class RankRequest(Struct, frozen=True, kw_only=True):
     """The honoured fields of a request to rank documents."""
 
     query: str
-    documents: list[str | Document]
+    documents: list[str | Document] | None = None
+    texts: list[str] | None = None
     model: str | None = None
     top_n: Tokens | None = None
     return_documents: bool = False
+    return_text: bool = False
 
 
 def ask_rerank(body: bytes, asked: Asked) -> Question:
@@ -132,9 +134,7 @@ def ask_rerank(body: bytes, asked: Asked) -> Question:
         BridgeError: it has something that is not served.
     """
     wanted = read_body(body, RERANK, RankRequest)
-    texts = [
-        each.text if isinstance(each, Document) else each for each in wanted.documents
-    ]
+    field, texts = _ranked(wanted)
     request = RerankRequest(
         id=asked.request_id,
         model=wanted.model,
@@ -142,9 +142,36 @@ def ask_rerank(body: bytes, asked: Asked) -> Question:
         documents=texts,
         top_n=wanted.top_n,
     )
-    shown = texts if wanted.return_documents else None
-    answer = RankAnswer(asked, wanted.model, shown)
-    return Question(request, answer, field_names={"messages": "documents"})
+    answer: Answer
+    if field == "texts":
+        answer = ScoredTexts(texts if wanted.return_text else None)
+    else:
+        shown = texts if wanted.return_documents else None
+        answer = RankAnswer(asked, wanted.model, shown)
+    return Question(
+        request, answer, field_names={"messages": field, "documents": field}
+    )
+
+
+def _ranked(wanted: RankRequest) -> tuple[str, list[str]]:
+    """Return what is ranked, and the field that has it.
+
+    Raises:
+        BridgeError: none has, or both have.
+    """
+    match wanted:
+        case RankRequest(documents=[*documents], texts=None):
+            return "documents", [
+                each.text if isinstance(each, Document) else each for each in documents
+            ]
+        case RankRequest(documents=None, texts=[*texts]):
+            return "texts", texts
+        case _:
+            raise BridgeError(
+                Reason.INVALID_REQUEST,
+                "documents: needed, or texts in their place",
+                param="documents",
+            )
 
 
 class RankAnswer(OneFrameAnswer[RerankFrame]):
@@ -179,3 +206,22 @@ class RankAnswer(OneFrameAnswer[RerankFrame]):
                 "usage": prompt_usage(self._frame.usage.input_tokens),
             }
         )
+
+
+class ScoredTexts(OneFrameAnswer[RerankFrame]):
+    """The texts of an answer, by score, in the form of Text Embeddings Inference."""
+
+    def __init__(self, shown: Sequence[str] | None) -> None:
+        super().__init__(RerankFrame)
+        self._shown = shown
+
+    def whole(self) -> bytes:
+        """Return the list of scores."""
+        assert self._frame is not None  # noqa: S101  # the client raises without one
+        results: list[dict[str, object]] = []
+        for each in self._frame.results:
+            result: dict[str, object] = {"index": each.index, "score": each.score}
+            if self._shown is not None:
+                result["text"] = self._shown[each.index]
+            results.append(result)
+        return msgspec.json.encode(results)

@@ -34,6 +34,8 @@ class HttpRoute:
 
     path: str
     """With parameters in braces, as ``/v1/models/{model:path}``."""
+    name: str = ""
+    """In the log and the metrics; the path, unless given."""
     method: str
     summary: str
     """A sentence, without its full stop."""

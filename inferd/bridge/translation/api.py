@@ -26,6 +26,7 @@ class Operation:
 
     Args:
         path: of the route; its method is POST.
+        also: other paths of the same route, by which other servers have it.
         ask: translates a body; raises ``BridgeError``.
         table: the fields of its requests.
         stream: the form of streamed answers, where there are any.
@@ -39,6 +40,7 @@ class Operation:
     stream: StreamForm | None = None
     body: type[Struct] | None = None
     answer: object = dict[str, object]
+    also: tuple[str, ...] = ()
 
 
 class ModelList(Protocol):
@@ -72,6 +74,8 @@ class Api:
     """The type of that body, for the description."""
     models_path: str = ""
     """The route of the list of models; one model's is below it."""
+    models_also: tuple[str, ...] = ()
+    """Other paths of that route."""
     model_list: ModelList | None = None
     model_entry: ModelEntry | None = None
     headers: Mapping[str, str] = field(default_factory=dict)

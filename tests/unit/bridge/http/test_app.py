@@ -417,12 +417,24 @@ async def test_pages_are_refused_unless_configured(hello, autojump_clock):
     evil = await hello.send("GET", "/v1/models", headers={"origin": "https://evil"})
     assert (evil.status, "access-control-allow-origin" in evil.headers) == (403, False)
     asked = await hello.send("OPTIONS", CHAT, headers={"origin": "https://page"})
+    assert asked.status == 200
     assert asked.headers["access-control-allow-origin"] == "https://page"
     rebound = await hello.send("GET", "/v1/models", headers={"host": "evil.example"})
     assert rebound.status == 403
 
 
 # --- other routes -------------------------------------------------------------------
+
+
+async def test_other_paths_of_a_route_lead_to_it(hello, autojump_clock):
+    body = json.dumps(HI).encode()
+    for path in (CHAT, "/chat/completions"):
+        assert (await hello.send("POST", path, body)).status == 200
+    listed = [await hello.send("GET", path) for path in ("/v1/models", "/models")]
+    assert listed[0].body == listed[1].body
+    counted = hello.app.metrics.text().decode()
+    assert f'route="{CHAT}"' in counted
+    assert 'route="/chat/completions"' not in counted
 
 
 async def test_models_are_listed_and_found(hello, autojump_clock):

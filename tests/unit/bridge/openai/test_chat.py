@@ -15,6 +15,7 @@ from inferd.wire.blocks import (
     BlocksRequest,
     ImageBlock,
     NamedTool,
+    ResponseFormat,
     TextBlock,
 )
 from inferd.wire.responses import (
@@ -234,6 +235,19 @@ def test_formats_become_structures():
     assert request(response_format={"type": "text"}).response_format is None
 
 
+def test_forms_as_llama_cpps_server_has_them_become_structures():
+    schema = {"const": "42"}
+    wanted = ResponseFormat(type="json_schema", schema=msgspec.Raw(b'{"const":"42"}'))
+    assert request(json_schema=schema).response_format == wanted
+    as_object = {"type": "json_object", "schema": schema}
+    assert request(response_format=as_object).response_format == wanted
+    unnamed = {"type": "json_schema", "json_schema": {"schema": schema}}
+    assert request(response_format=unnamed).response_format == wanted
+    assert request(grammar='root ::= "a"').response_format == ResponseFormat(
+        type="gbnf", grammar='root ::= "a"'
+    )
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -248,6 +262,11 @@ def test_formats_become_structures():
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"json_schema": {}, "grammar": 'root ::= "a"'}, "grammar"),
+        (
+            {"response_format": {"type": "json_object"}, "json_schema": {}},
+            "json_schema",
+        ),
         ({"seed": -1}, "seed"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},

@@ -124,6 +124,16 @@ def test_documents_are_ranked(shows):
     first, _ = whole(question, frame)["results"]
     document = {"document": {"text": "b"}} if shows else {}
     assert first == {"index": 1, "relevance_score": 2.5, **document}
+    question = ask_rerank(body(query="q", texts=["a", "b"], return_text=shows), ASKED)
+    first, _ = whole(question, frame)
+    assert first == {"index": 1, "score": 2.5, **({"text": "b"} if shows else {})}
+
+
+@pytest.mark.parametrize("fields", [{}, {"documents": ["a"], "texts": ["a"]}])
+def test_documents_or_texts_are_needed_to_rank(fields):
+    with pytest.raises(BridgeError) as caught:
+        ask_rerank(body(query="q", **fields), ASKED)
+    assert caught.value.param == "documents"
 
 
 # --- the record ---------------------------------------------------------------------
