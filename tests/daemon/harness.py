@@ -10,12 +10,12 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -31,6 +31,7 @@ from tests.daemon.connection import (
     generate,
     to_line,
 )
+from tests.daemon.preloaded import COMMAND, ForkedProcess, Preloaded
 
 __all__ = [
     "PATIENCE_S",
@@ -64,7 +65,7 @@ WORKER: Final = re.compile(rb"\0-m\0inferd\.worker(?:\.\w+)?\0")
 
 N_ROUND_TRIPS: Final = 5
 
-SERVE: Final = (sys.executable, "-m", "inferd", "serve", "--config")
+SERVE: Final = (*COMMAND, "serve", "--config")
 
 BAD_LEVELS: Final = ("error", "critical")
 """Levels of log lines that tell of a bug."""
@@ -111,7 +112,7 @@ class DaemonProcess:
         self._log = self.scratch / "stderr"
         self._connections: list[Connection] = []
         self._held: HeldSockets | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._is_told = False
         self.command: Sequence[str] = SERVE
         """Its command line; the path of the configuration follows."""
@@ -137,20 +138,25 @@ class DaemonProcess:
     def spawn(self) -> None:
         """Start it, and wait for nothing."""
         self._is_told = False
+        with self._log.open("wb") as stderr:
+            self._process = self._start(stderr.fileno())
+
+    def _start(self, stderr: int) -> subprocess.Popen[bytes] | ForkedProcess:
         command = [*self.command, str(self.config_file), *self.options]
         environ, fds = self._environ, []
         if self._held is not None:
             command, fds = self._held.launch(*command), self._held.fds
             environ = environ | self._held.environ
-        with self._log.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                env=environ,
-                pass_fds=fds,
-            )
+        elif self.command is SERVE and _preloaded().fits(environ):
+            return _preloaded().start(command, environ, stderr)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=environ,
+            pass_fds=fds,
+        )
 
     def start(self) -> Self:
         """Start it and wait until it is ready: its sockets are there."""
@@ -359,9 +365,14 @@ class DaemonProcess:
         return orphans
 
     @property
-    def _popen(self) -> subprocess.Popen[bytes]:
+    def _popen(self) -> subprocess.Popen[bytes] | ForkedProcess:
         assert self._process is not None, "spawn it first"
         return self._process
+
+
+@cache
+def _preloaded() -> Preloaded:
+    return Preloaded(clean_environ())
 
 
 def _accepts(path: Path) -> bool:
