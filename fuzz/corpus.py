@@ -26,7 +26,7 @@ _V1: Final = (
         b'{"role":"user","content":""}],"temperature":0.7,"top_p":0.9,"top_k":40,'
         b'"max_tokens":3,"stream":true,"image_token_budget":280,'
         b'"grammar":"root ::= \\"a\\" | \\"b\\"","stop":["END","\\n\\n"],"seed":42,'
-        b'"progress":true,"model":"mock","keep_alive_s":5,"strict":true}'
+        b'"progress":true,"model":"mock","keep_alive_s":5,"strict":true,"min_n_ctx":9,"describe":true}'
     ),
     (
         b'{"id":"r2","messages":[{"role":"user","content":"go on"}],"stream":false,'
@@ -58,7 +58,7 @@ _V2: Final = (
         b'"seed":0,"max_tokens":3,"min_tokens":1,"stop":["x"],"stop_token_ids":[7,8],'
         b'"logprobs":2,"tool_choice":"auto","thinking":true,"stream":false,"priority":-10,'
         b'"deadline_ms":60000,"cache":"off","prefill_only":false,"progress":true,'
-        b'"model":"another","keep_alive_s":0,"strict":true}'
+        b'"model":"another","keep_alive_s":0,"strict":true,"min_n_ctx":1,"describe":false}'
     ),
     (
         b'{"id":"r3","messages":[{"role":"user","content":[{"type":"text","text":"go"}]},'
@@ -94,7 +94,7 @@ _EMBED: Final = (
     b'{"input":["hi"]}',
     (
         b'{"id":"r1","input":["one","zwei \xe2\x82\xac","\\u0033"],"dimensions":4,'
-        b'"task":"retrieval_query","model":"mock","keep_alive_s":5,"strict":true}'
+        b'"task":"retrieval_query","model":"mock","keep_alive_s":5,"strict":true,"min_n_ctx":9,"describe":true}'
     ),
     b'{"id":"r2","input":["one"],"dimensions":null,"task":null,"more":{}}',
 )
@@ -103,7 +103,7 @@ _RERANK: Final = (
     b'{"query":"q","documents":["a"]}',
     (
         b'{"id":"r1","query":"what is \xe2\x82\xac","documents":["a","b what is","c"],'
-        b'"top_n":2,"model":"mock","keep_alive_s":5,"strict":true}'
+        b'"top_n":2,"model":"mock","keep_alive_s":5,"strict":true,"min_n_ctx":9,"describe":true}'
     ),
     b'{"id":"r2","query":"q","documents":["a","b"],"top_n":null,"more":[]}',
 )

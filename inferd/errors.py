@@ -267,12 +267,14 @@ class ModelNotFoundError(InferdError):
 
     Attributes:
         models: names of models that can do it, at most ``MAX_LISTED_MODELS``.
+        described: facts about these models, where the request asks for them.
     """
 
     code = ErrorCode.MODEL_NOT_FOUND
 
     def __init__(self, model: str, reason: str, models: Sequence[str]) -> None:
         self.models = [*models]
+        self.described: Sequence[object] = ()
         names = ", ".join(models)
         can = (
             f"names that can do this: {names}" if names else "no model here can do this"

@@ -29,6 +29,8 @@ class Requirement(NamedTuple):
     capabilities."""
     encoded: tuple[str | int, ...] = ()
     """Its constructor's name and arguments, for another process; empty for a constant."""
+    remark: Callable[[BackendCapabilities], str] = lambda _: ""
+    """What the refusal says of a backend that is named and lacks it."""
 
 
 GENERATES: Final = Requirement(
@@ -131,6 +133,24 @@ def takes_rate(audio_id: str, rate: int) -> Requirement:
     )
 
 
+def has_context(n_tokens: int) -> Requirement:
+    """Make the requirement of a request whose model has a context of some length.
+
+    Args:
+        n_tokens: of the context, at least.
+    """
+    return Requirement(
+        f"a context of {n_tokens} tokens",
+        lambda caps: not caps.n_ctx or caps.n_ctx >= n_tokens,
+        lambda name, caps: InvalidRequestError(
+            f'min_n_ctx: the context of backend "{name}" has {caps.n_ctx} tokens, '
+            f"{n_tokens} are asked for"
+        ),
+        ("has_context", n_tokens),
+        lambda caps: f", only for one of {caps.n_ctx}",
+    )
+
+
 _CONSTANTS: Final[Mapping[str, Requirement]] = {
     name: value for name, value in globals().items() if isinstance(value, Requirement)
 }
@@ -153,6 +173,8 @@ def decode_requirement(encoded: Sequence[str | int]) -> Requirement:
             return transcribes(asking)
         case ["takes_rate", str() as audio_id, int() as rate]:
             return takes_rate(audio_id, rate)
+        case ["has_context", int() as n_tokens]:
+            return has_context(n_tokens)
         case [str() as name] if name in _CONSTANTS:
             return _CONSTANTS[name]
         case _:
@@ -272,14 +294,25 @@ class ModelNames:
 
         Models of the store whose headers have not been read follow: they may meet them.
         """
-        able = [
+        able = self.able(backends, requirements)
+        names = (*self.list_names(able), *self.unread(backends))
+        return [*islice(names, MAX_LISTED_MODELS)]
+
+    def unread(self, backends: Sequence[Backend]) -> Sequence[str]:
+        """List the models of the store whose headers have not been read."""
+        known = {each.name for each in backends}
+        return [name for name in self._stored if name not in known]
+
+    @staticmethod
+    def able(
+        backends: Sequence[Backend], requirements: Sequence[Requirement]
+    ) -> Sequence[Backend]:
+        """List the backends that meet all requirements."""
+        return [
             each
             for each in backends
             if _first_unmet(each.capabilities, requirements) is None
         ]
-        known = {each.name for each in backends}
-        unread = (name for name in self._stored if name not in known)
-        return [*islice((*self.list_names(able), *unread), MAX_LISTED_MODELS)]
 
 
 _NO_ALIASES: Final = ModelNames()
@@ -334,7 +367,8 @@ def _named(
     if backend is None:
         reason = "is not served here"
     elif lacking := _first_unmet(backend.capabilities, requirements):
-        reason = f"has no support for {lacking.subject}"
+        remark = lacking.remark(backend.capabilities)
+        reason = f"has no support for {lacking.subject}{remark}"
     else:
         return backend
     raise ModelNotFoundError(model, reason, names.list_able(backends, requirements))

@@ -120,6 +120,7 @@ class LineKind(Generic[R, J]):
             priority=resolved.priority,
             deadline_ms=resolved.deadline_ms,
             keep_alive_s=resolved.keep_alive_s,
+            describe=resolved.describe,
             streams=resolved.streams,
         )
         sections = [self.content(resolved.job), *self.texts(request)]

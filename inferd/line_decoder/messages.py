@@ -64,6 +64,7 @@ class RequestHead(Struct, frozen=True, kw_only=True):
     priority: int = 0
     deadline_ms: int | None = None
     keep_alive_s: float | None = None
+    describe: bool = False
     streams: bool = True
 
 

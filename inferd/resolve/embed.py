@@ -5,7 +5,7 @@ from typing import Final
 from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
 from inferd.limits.protocol import EMBED_NUMBER_BYTES, MAX_EMBED_INPUTS, MAX_FRAME_BYTES
-from inferd.resolve.options import keep_alive_of, model_of
+from inferd.resolve.options import context_of, keep_alive_of, model_of
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import EMBEDS
 from inferd.wire.requests import EmbedRequest
@@ -47,9 +47,10 @@ def resolve_embed(request: EmbedRequest) -> ResolvedRequest[EmbedJob]:
     )
     return ResolvedRequest(
         job=job,
-        needs=(EMBEDS,),
+        needs=(EMBEDS, *context_of(request)),
         model=model_of(request),
         keep_alive_s=keep_alive_of(request),
+        describe=bool(request.describe),
     )
 
 

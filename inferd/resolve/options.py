@@ -18,6 +18,7 @@ from inferd.limits.protocol import (
     U32_MAX,
 )
 from inferd.limits.residency import KEEP_ALIVE_MAX_S
+from inferd.routing import Requirement, has_context
 from inferd.wire.requests import Request
 
 SEED_MAX = U32_MAX - 1
@@ -93,6 +94,12 @@ def keep_alive_of(request: Request) -> float | None:
     """
     asked = request.keep_alive_s
     return None if asked is None else in_range("keep_alive_s", asked)
+
+
+def context_of(request: Request) -> tuple[Requirement, ...]:
+    """Return the requirement of a context of some length, if the request has one."""
+    asked = request.min_n_ctx
+    return (has_context(asked),) if asked else ()
 
 
 def seed_of(value: int | None, *, drawn: int) -> int:

@@ -26,5 +26,7 @@ class ResolvedRequest(Struct, Generic[J], frozen=True, kw_only=True):
     """Milliseconds from arrival to the end of the answer."""
     keep_alive_s: float | None = None
     """Seconds without a request until its model may be unloaded; ``None``: as configured."""
+    describe: bool = False
+    """Whether a refusal tells facts about the models that would do."""
     streams: bool = True
     """Whether parts of the answer are sent as they are generated."""

@@ -3,7 +3,7 @@
 from inferd.backend.job import RerankJob
 from inferd.errors import InvalidRequestError
 from inferd.limits.protocol import MAX_RERANK_BYTES, MAX_RERANK_DOCUMENTS, U32_MAX
-from inferd.resolve.options import count_in_range, keep_alive_of, model_of
+from inferd.resolve.options import context_of, count_in_range, keep_alive_of, model_of
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import RERANKS
 from inferd.wire.requests import RerankRequest
@@ -29,9 +29,10 @@ def resolve_rerank(request: RerankRequest) -> ResolvedRequest[RerankJob]:
     job = RerankJob(query=request.query, documents=request.documents)
     return ResolvedRequest(
         job=job,
-        needs=(RERANKS,),
+        needs=(RERANKS, *context_of(request)),
         model=model_of(request),
         keep_alive_s=keep_alive_of(request),
+        describe=bool(request.describe),
     )
 
 

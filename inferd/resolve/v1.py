@@ -11,6 +11,7 @@ from inferd.limits.protocol import (
 )
 from inferd.resolve.options import (
     check_message_count,
+    context_of,
     in_range,
     keep_alive_of,
     model_of,
@@ -50,10 +51,15 @@ def resolve_v1(
     )
     return ResolvedRequest(
         job=job,
-        needs=(GENERATES, CONSTRAINS_OUTPUT) if job.is_structured else (GENERATES,),
+        needs=(
+            GENERATES,
+            *((CONSTRAINS_OUTPUT,) if job.is_structured else ()),
+            *context_of(request),
+        ),
         model=model_of(request),
         streams=request.stream is not False,
         keep_alive_s=keep_alive_of(request),
+        describe=bool(request.describe),
     )
 
 

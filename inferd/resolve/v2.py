@@ -14,6 +14,7 @@ from inferd.resolve.content import check_content, needs_of
 from inferd.resolve.media import media_in
 from inferd.resolve.options import (
     biases_of,
+    context_of,
     count_in_range,
     format_list,
     in_range,
@@ -62,10 +63,14 @@ def resolve_v2(
     return ResolvedRequest(
         job=job,
         transcription=transcription,
-        needs=tuple(_needs(request, job, is_speech=transcription is not None)),
+        needs=(
+            *_needs(request, job, is_speech=transcription is not None),
+            *context_of(request),
+        ),
         model=model_of(request),
         streams=request.stream is not False,
         keep_alive_s=keep_alive_of(request),
+        describe=bool(request.describe),
         priority=count_in_range(
             "priority", request.priority or 0, -MAX_PRIORITY, MAX_PRIORITY
         ),

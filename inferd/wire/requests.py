@@ -40,6 +40,12 @@ class Request(Struct, frozen=True, kw_only=True):
     keep_alive_s: float | None = None
     """0 to 2,592,000: seconds without a request after which a model that is loaded on demand
     may be unloaded, at most as many as configured; 0 for as many. Default: as configured."""
+    min_n_ctx: U32 | None = None
+    """Tokens of one request, or of one text, that the model must at least take. Default 0:
+    any model will do."""
+    describe: bool | None = None
+    """True: if the request is refused with ``model_not_found``, the frame has ``described``.
+    Default false."""
 
     def counts(self) -> dict[str, int]:
         """Count its parts, for the log; never with content."""

@@ -10,6 +10,7 @@ from inferd.errors import (
     BackendNotReadyError,
     BackendUnavailableError,
     InferdError,
+    InvalidRequestError,
     ModelNotFoundError,
 )
 from inferd.limits.protocol import MAX_LISTED_MODELS
@@ -239,7 +240,11 @@ def test_an_encoded_constant_decodes_to_itself(need):
 
 
 def test_an_encoded_requirement_decodes_to_an_equal_one():
-    for need in (routing.transcribes("x"), routing.takes_rate("a", 8000)):
+    for need in (
+        routing.transcribes("x"),
+        routing.takes_rate("a", 8000),
+        routing.has_context(9),
+    ):
         again = routing.decode_requirement(routing.encode_requirement(need))
         assert again.encoded == need.encoded
         able = BackendCapabilities()
@@ -296,6 +301,21 @@ def test_an_unknown_name_is_refused_with_the_names_that_would_do(model):
         route(backends, [GENERATES, EMBEDS], model)
     assert caught.value.models == ["b"]
     assert not caught.value.closes_connection
+
+
+def test_a_context_that_is_too_short_is_refused_with_both_numbers():
+    small, large = ready("small", n_ctx=512), ready("large", n_ctx=4096)
+    backends = [small, large, ready("any")]
+    assert route(backends, [routing.has_context(4096)]) is large
+    assert route(backends, [routing.has_context(512)], "small") is small
+    with pytest.raises(ModelNotFoundError) as caught:
+        route(backends, [routing.has_context(513)], "small")
+    assert caught.value.message == (
+        'model "small" has no support for a context of 513 tokens, only for one of 512; '
+        "names that can do this: large, any"
+    )
+    with pytest.raises(InvalidRequestError, match="has 512 tokens, 513 are asked"):
+        route([small], [routing.has_context(513)])
 
 
 def test_a_name_that_cannot_do_what_is_asked_is_refused_with_what_it_lacks():

@@ -170,5 +170,6 @@ def _resolve_result(head: RequestHead, content: bytearray) -> ResolveResult:
         priority=head.priority,
         deadline_ms=head.deadline_ms,
         keep_alive_s=head.keep_alive_s,
+        describe=head.describe,
         streams=head.streams,
     )

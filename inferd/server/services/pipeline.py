@@ -12,6 +12,7 @@ from inferd.admission.control import RequestTraits
 from inferd.backend.interface import Backend, J, Prepared
 from inferd.backend.job import GenerateJob, Job, RenderedJob
 from inferd.config.settings import LimitSettings
+from inferd.errors import ModelNotFoundError
 from inferd.ipc.worker import Loading
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
@@ -23,6 +24,7 @@ from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.prepare import PrepareLocks
 from inferd.server.queue.requests import Permit, RequestQueue
 from inferd.server.request_context import RequestContext
+from inferd.server.services.described import described_models
 
 P = TypeVar("P", bound=Job)
 OnPosition = Callable[[int], Awaitable[None]]
@@ -157,7 +159,14 @@ class Pipeline:
                 with permit.until_granted():  # that is, until it is rejected
                     await self.store.open(name, context.peer.user)
                 permit.raise_rejection()
-        return route(self.backends, plan.needs, plan.model, self.names)
+        try:
+            return route(self.backends, plan.needs, plan.model, self.names)
+        except ModelNotFoundError as error:
+            if plan.describe:
+                error.described = described_models(
+                    self.backends, plan.needs, self.names
+                )
+            raise
 
     async def _wait_loaded(
         self, backend: Backend, permit: Permit, on_loading: OnLoading | None

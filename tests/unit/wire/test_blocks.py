@@ -20,12 +20,16 @@ TOOL = {"name": "f", "description": "", "input_schema": None}
 
 U32_FIELDS = [
     *("top_k", "seed", "max_tokens", "min_tokens", "logprobs", "deadline_ms"),
+    "min_n_ctx",
 ]
 NUMBERS = [
     *("temperature", "top_p", "min_p", "repeat_penalty"),
     *("presence_penalty", "frequency_penalty", "keep_alive_s"),
 ]
-FLAGS = ["thinking", "stream", "prefill_only", "progress", "translate", "strict"]
+FLAGS = [
+    *("thinking", "stream", "prefill_only", "progress", "translate", "strict"),
+    "describe",
+]
 OTHERS = [
     *("logit_bias", "stop", "stop_token_ids", "response_format", "tool_choice"),
     *("priority", "cache", "language", "timestamps", "model", "principal"),
