@@ -5,11 +5,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from inferd.limits.bridge import (
+    AUDIO_S,
     BODY_S,
     HEAD_S,
     HTTP_DRAIN_S,
     HTTP_IDLE_S,
     HTTP_WRITE_S,
+    MAX_AUDIO_BYTES,
     MAX_BODIES_BYTES,
     MAX_BODY_BYTES,
     MAX_CHOICES_TOKENS,
@@ -72,11 +74,15 @@ class BridgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Seconds that they may take to arrive, from their first byte on."""
     max_body_bytes: Bytes = MAX_BODY_BYTES
     """Bytes of a request's body."""
+    max_audio_bytes: Bytes = MAX_AUDIO_BYTES
+    """Bytes of a body with a recording, instead of ``max_body_bytes``."""
     max_bodies_bytes: Bytes = MAX_BODIES_BYTES
     """Bytes of all bodies that are being received or served, half of them at most of one token or
     user, or one body."""
     body_s: Seconds = BODY_S
     """Seconds that a body may take to arrive."""
+    audio_s: Seconds = AUDIO_S
+    """Seconds that a body with a recording may take to arrive, instead of ``body_s``."""
     idle_s: Seconds = HTTP_IDLE_S
     """Seconds without a request after which a connection is closed."""
     write_s: Seconds = HTTP_WRITE_S

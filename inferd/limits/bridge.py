@@ -21,7 +21,31 @@ MAX_HTTP_CONNECTIONS: Final = 256
 sent. F-49."""
 
 MAX_BODIES_BYTES: Final = 128 * 1024 * 1024
-"""Bytes of all bodies that are being received or served: eight of the largest. F-49."""
+"""Bytes of all bodies that are being received or served: eight of the largest, or two
+recordings. F-49."""
+
+MAX_AUDIO_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a body with a recording: an hour of MP3 at 128 kbit/s takes 58 MB. OpenAI's API
+allows 25 MB. F-49."""
+
+AUDIO_S: Final = 300.0
+"""Seconds that a body with a recording may take to arrive: the largest at 2 Mbit/s. F-49."""
+
+MAX_FORM_PARTS: Final = 64
+"""Parts of a form: half as many again as whisper.cpp's server has fields. F-49."""
+
+FORM_FIELD_BYTES: Final = 16 * 1024
+"""Bytes of a field of a form other than its file: four times the longest prompt of a
+transcription. F-49."""
+
+PART_HEADER_BYTES: Final = 4 * 1024
+"""Bytes of one header of a part of a form, which has a name and that of a file. F-49."""
+
+PART_HEADERS: Final = 8
+"""Headers of one part of a form; RFC 7578 has three. F-49."""
+
+BOUNDARY_CHARS: Final = 70
+"""Characters of the boundary between the parts of a form, as RFC 2046 has it."""
 
 MAX_HTTP_REQUESTS: Final = 64
 """Requests that are with the daemon at once, each on a connection of its own; the daemon's
@@ -119,3 +143,7 @@ connection before that would destroy the answer on its way."""
 
 DISCARD_S: Final = 1.0
 """Seconds for which they are received."""
+
+SOUND_TOKENS_PER_S: Final = 50
+"""Tokens that a second of sound counts for where a transcription is cut before the daemon tells
+their number: the positions of whisper's encoder, 1,500 for 30 s."""

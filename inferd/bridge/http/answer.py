@@ -44,7 +44,9 @@ async def answer(
         async for frame in frames:
             for _ in question.answer.add(frame):
                 pass
-    await exchange.respond(200, question.answer.whole(), headers=timing(exchange))
+    await exchange.respond(
+        200, question.answer.whole(), question.content_type, timing(exchange)
+    )
 
 
 async def _noting(

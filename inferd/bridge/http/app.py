@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from typing import Final
 
 import msgspec
-import trio
 from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope as AsgiScope, Send
@@ -25,18 +24,17 @@ from inferd.bridge.http.guard import (
     credential_of,
     preflight_headers,
 )
+from inferd.bridge.http.questions import read_question
 from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
 from inferd.bridge.openapi.document import describe
 from inferd.bridge.openapi.route import ANY_OBJECT, JSON, HttpRoute
-from inferd.bridge.translation.api import Api, Operation
+from inferd.bridge.translation.api import Api, FormOperation, Operation
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.question import Asked
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.config.bridge import BridgeSettings
-from inferd.limits.bridge import THREADED_BODY_BYTES
 
 EXCHANGE: Final = "inferd.exchange"
 """Key of a scope under which routes find the exchange."""
@@ -85,7 +83,8 @@ class BridgeApp:
         self._log = log
         self._apis = apis
         self._bodies = SharedLimit(
-            settings.max_bodies_bytes, least=settings.max_body_bytes
+            settings.max_bodies_bytes,
+            least=max(settings.max_body_bytes, settings.max_audio_bytes),
         )
         self._in_progress = SharedLimit(settings.max_connections)
         """Requests that are received or answered: a connection has one at a time."""
@@ -311,21 +310,14 @@ class BridgeApp:
             )
 
     async def _ask(
-        self, operation: Operation, exchange: HttpExchange, _: Mapping[str, str]
+        self,
+        operation: Operation | FormOperation,
+        exchange: HttpExchange,
+        _: Mapping[str, str],
     ) -> None:
         caller = exchange.caller
         assert caller is not None  # noqa: S101  # the route has a scope
-        body = await exchange.read_body()
-        asked = Asked(
-            request_id=exchange.request_id,
-            created_s=int(time.time()),
-            default_max_tokens=self._settings.default_max_tokens,
-        )
-        ask = partial(operation.ask, body, asked)
-        is_large = len(body) >= THREADED_BODY_BYTES
-        question = await trio.to_thread.run_sync(ask) if is_large else ask()
-        n_most = len(body) + (getattr(question.request, "max_tokens", None) or 0)
-        del body, ask
+        question, n_most = await read_question(operation, exchange, self._settings)
         if question.unenforced:
             exchange.extra_headers[UNENFORCED_HEADER] = question.unenforced
         cost = question.answer

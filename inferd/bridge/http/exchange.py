@@ -1,6 +1,6 @@
 """One HTTP request and its answer, within bounds."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -84,22 +84,42 @@ class HttpExchange:
             BridgeError: it is too large, or takes too long.
             HangUpError: the connection ended before it.
         """
-        stated = content_length(self.headers) or 0
-        self._check_length(stated)
-        self._hold_body(stated)
-        n_held = stated
         body = bytearray()
-        with trio.move_on_after(self._settings.body_s) as scope:
-            while not self._is_read:
-                body += await self._next_part()
-                self._check_length(len(body))
-                self._hold_body(len(body) - n_held)
-                n_held = max(n_held, len(body))
-        if scope.cancelled_caught:
-            raise BridgeError(
-                Reason.TIMEOUT, f"the body took over {self._settings.body_s:g} s"
-            )
+        await self.read_parts(
+            body.extend,
+            max_bytes=self._settings.max_body_bytes,
+            limit_s=self._settings.body_s,
+        )
         return bytes(body)
+
+    async def read_parts(
+        self, take: Callable[[bytes], None], *, max_bytes: int, limit_s: float
+    ) -> None:
+        """Read the body in the parts in which it comes.
+
+        Args:
+            take: is called with each.
+            max_bytes: of all of them.
+            limit_s: seconds that they may take.
+
+        Raises:
+            BridgeError: it is too large, takes too long, or ``take`` raised it.
+            HangUpError: the connection ended before it.
+        """
+        stated = content_length(self.headers) or 0
+        _check_length(stated, max_bytes)
+        self._hold_body(stated)
+        n_bytes, n_held = 0, stated
+        with trio.move_on_after(limit_s) as scope:
+            while not self._is_read:
+                part = await self._next_part()
+                n_bytes += len(part)
+                _check_length(n_bytes, max_bytes)
+                self._hold_body(n_bytes - n_held)
+                n_held = max(n_held, n_bytes)
+                take(part)
+        if scope.cancelled_caught:
+            raise BridgeError(Reason.TIMEOUT, f"the body took over {limit_s:g} s")
 
     async def _next_part(self) -> bytes:
         message = await self._receive()
@@ -107,13 +127,6 @@ class HttpExchange:
             raise HangUpError
         self._is_read = not message.get("more_body", False)
         return bytes(message.get("body", b""))
-
-    def _check_length(self, n_bytes: int) -> None:
-        if n_bytes > self._settings.max_body_bytes:
-            raise BridgeError(
-                Reason.TOO_LARGE,
-                f"the body has over {self._settings.max_body_bytes} bytes",
-            )
 
     def _hold_body(self, n_bytes: int) -> None:
         if n_bytes > 0 and not self.hold(self._bodies, n_bytes):
@@ -222,3 +235,8 @@ class HttpExchange:
                     n_discarded += len(await self._next_part())
             except HangUpError:
                 pass
+
+
+def _check_length(n_bytes: int, max_bytes: int) -> None:
+    if n_bytes > max_bytes:
+        raise BridgeError(Reason.TOO_LARGE, f"the body has over {max_bytes} bytes")

@@ -124,6 +124,11 @@ def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
     return int(values[0]) if values and values[0].isdecimal() else None
 
 
+def content_type(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """Return the media type of a body, with its parameters; may be empty."""
+    return next(iter(_by_name(headers).get("content-type", [])), "")
+
+
 def _by_name(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in headers:

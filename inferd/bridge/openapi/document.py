@@ -25,6 +25,7 @@ _SECURITY: Final[Schema] = {
         "description": "The same token, where Anthropic's clients send it.",
     },
 }
+_TEXT: Final[Schema] = {"type": "string"}
 _RETRY: Final[Schema] = {
     "retry-after": {
         "description": "Seconds until a retry may succeed, if that is known.",
@@ -109,7 +110,7 @@ def _operation(route: HttpRoute, schemas: Schemas) -> Schema:
         ]
     if route.operation is not None:
         schema = request_schema(route.operation, schemas)
-        content = {JSON: {"schema": schema}}
+        content = {route.operation.content_type: {"schema": schema}}
         described["requestBody"] = {"required": True, "content": content}
     if route.scope is not None:
         # Without a token: the bridge's own user, whom the kernel names.
@@ -124,9 +125,11 @@ def _responses(route: HttpRoute, schemas: Schemas) -> Schema:
     }
     if (operation := route.operation) is not None:
         content[JSON] = {"schema": schemas.of(operation.answer)}
+        for media in operation.texts:
+            content[media.partition(";")[0]] = {"schema": _TEXT}
         if operation.stream is not None:
             media = operation.stream.content_type.partition(";")[0]
-            content[media] = {"schema": {"type": "string"}}
+            content[media] = {"schema": _TEXT}
     answers: Schema = {"200": {"description": "The answer.", "content": content}}
     for status, reasons in _by_status(route).items():
         codes = ", ".join(f"`{reason.value}`" for reason in reasons)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inferd.bridge.identity.token import Scope
-from inferd.bridge.translation.api import Api, Operation
+from inferd.bridge.translation.api import Api, FormOperation, Operation
 from inferd.bridge.translation.failures import Reason
 
 JSON: Final = "application/json"
@@ -43,7 +43,7 @@ class HttpRoute:
     """What the token of a caller must allow; ``None`` where nobody is asked for."""
     apis: tuple[Api, ...]
     """In whose form failures are told; several where a header decides."""
-    operation: Operation | None = None
+    operation: Operation | FormOperation | None = None
     """Whose requests it takes, if it takes any."""
     answers: Mapping[str, object] = field(default_factory=lambda: {JSON: ANY_OBJECT})
     """The type of the body with status 200, by its media type."""

@@ -5,11 +5,13 @@ from typing import Final, cast
 
 import msgspec
 
-from inferd.bridge.translation.api import Operation
+from inferd.bridge.translation.api import FormOperation, Operation
 from inferd.bridge.translation.fields import Field, Use
+from inferd.bridge.translation.form import FILE
 
 Schema = dict[str, object]
 PLACE: Final = "#/components/schemas/"
+_FILE: Final[Schema] = {"contentMediaType": "application/octet-stream"}
 _NULL: Final[Schema] = {"type": "null"}
 
 
@@ -55,7 +57,7 @@ def _of_any(kind: type) -> Schema:
     return {"description": "Any value."}  # the library takes an empty one as none
 
 
-def request_schema(operation: Operation, schemas: Schemas) -> Schema:
+def request_schema(operation: Operation | FormOperation, schemas: Schemas) -> Schema:
     """Return the schema of an operation's requests.
 
     A field has the schema of its type if it is honoured, any value if it is ignored, and the
@@ -64,6 +66,8 @@ def request_schema(operation: Operation, schemas: Schemas) -> Schema:
     known = schemas.resolved(operation.body) if operation.body else {}
     honoured = cast("Mapping[str, Schema]", known.get("properties", {}))
     required = cast("Sequence[str]", known.get("required", ()))
+    if isinstance(operation, FormOperation):
+        honoured, required = {**honoured, FILE: _FILE}, [*required, FILE]
     properties = {
         field.name: _field_schema(
             field, honoured.get(field.name, {}), is_required=field.name in required

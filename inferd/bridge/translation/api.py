@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.fields import FieldTable
+from inferd.bridge.translation.form import Form
 from inferd.bridge.translation.question import Asked, Question, StreamForm
+
+B = TypeVar("B")
 
 
 @dataclass(frozen=True)
@@ -17,30 +20,46 @@ class OfferedModel:
 
     name: str
     uses: tuple[str, ...]
-    """``generate``, ``embed`` and ``rerank``, as far as the model does it."""
+    """``generate``, ``embed``, ``rerank`` and ``transcribe``, as far as the model does it."""
 
 
 @dataclass(frozen=True)
-class Operation:
-    """A route that is answered by the daemon.
+class AnyOperation(Generic[B]):
+    """A route that is answered by the daemon; its base, whatever its requests are.
 
     Args:
         path: of the route; its method is POST.
         also: other paths of the same route, by which other servers have it.
-        ask: translates a body; raises ``BridgeError``.
+        ask: translates a request; raises ``BridgeError``.
         table: the fields of its requests.
         stream: the form of streamed answers, where there are any.
         body: the type of the honoured fields, for the description.
         answer: the type of an answer that is not streamed, for the description.
+        texts: media types of answers that are texts, for the description.
     """
 
     path: str
-    ask: Callable[[bytes, Asked], Question]
+    ask: Callable[[B, Asked], Question]
     table: FieldTable
     stream: StreamForm | None = None
     body: type[Struct] | None = None
     answer: object = dict[str, object]
     also: tuple[str, ...] = ()
+    texts: Sequence[str] = ()
+    content_type: ClassVar[str]
+    """Media type of its requests."""
+
+
+class Operation(AnyOperation[bytes]):
+    """A route whose requests are JSON."""
+
+    content_type = "application/json"
+
+
+class FormOperation(AnyOperation[Form]):
+    """A route whose requests are forms with a recording."""
+
+    content_type = "multipart/form-data"
 
 
 class ModelList(Protocol):
@@ -67,7 +86,7 @@ class Api:
     """Beginnings of its paths; failures below them have its form."""
     own_header: str = ""
     """A header that its clients alone send, by which paths that APIs share are told apart."""
-    operations: Sequence[Operation]
+    operations: Sequence[Operation | FormOperation]
     error_body: Callable[[BridgeError], bytes]
     """The body of a failure."""
     failure: object = dict[str, object]

@@ -28,14 +28,19 @@ def read_body(body: bytes, table: FieldTable, kind: type[T]) -> T:
     return convert(table.select(document), kind)
 
 
-def convert(fields: object, kind: type[T]) -> T:
+def convert(fields: object, kind: type[T], *, is_strict: bool = True) -> T:
     """Give decoded JSON a type.
+
+    Args:
+        fields: the JSON.
+        kind: the type.
+        is_strict: whether texts are no numbers or booleans; those of forms are.
 
     Raises:
         BridgeError: it has another one; ``param`` is the path of the value at fault.
     """
     try:
-        return msgspec.convert(fields, kind)
+        return msgspec.convert(fields, kind, strict=is_strict)
     except (msgspec.ValidationError, RecursionError) as error:
         text = str(error)
         place = _PLACE.search(text)

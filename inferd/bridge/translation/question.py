@@ -73,6 +73,8 @@ class Question:
     """The API's names of fields that the daemon names in another way."""
     media: Sequence[EncodedMedium] = ()
     """Files that blocks of the request refer to; its ``attachments`` are made of them."""
+    content_type: str = "application/json"
+    """Media type of an answer that is not streamed."""
     unenforced: str = ""
     """The places of what is asked for and not enforced, which a header tells."""
 

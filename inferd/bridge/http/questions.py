@@ -1,0 +1,59 @@
+"""From the body of a request to the question that an API makes of it."""
+
+import math
+import time
+from functools import partial
+
+import trio
+
+from inferd.bridge.http.exchange import HttpExchange
+from inferd.bridge.http.form import FormParser
+from inferd.bridge.http.guard import content_type
+from inferd.bridge.translation.api import FormOperation, Operation
+from inferd.bridge.translation.question import Asked, Question
+from inferd.config.bridge import BridgeSettings
+from inferd.limits.bridge import SOUND_TOKENS_PER_S, THREADED_BODY_BYTES
+
+
+async def read_question(
+    operation: Operation | FormOperation,
+    exchange: HttpExchange,
+    settings: BridgeSettings,
+) -> tuple[Question, int]:
+    """Read a body and translate it.
+
+    Returns:
+        The question, and the most tokens that it may use.
+
+    Raises:
+        BridgeError: it is refused.
+        HangUpError: the connection ended before it.
+    """
+    asked = Asked(
+        request_id=exchange.request_id,
+        created_s=int(time.time()),
+        default_max_tokens=settings.default_max_tokens,
+    )
+    if isinstance(operation, FormOperation):
+        return await _read_form(operation, exchange, settings, asked)
+    body = await exchange.read_body()
+    ask = partial(operation.ask, body, asked)
+    is_large = len(body) >= THREADED_BODY_BYTES
+    question = await trio.to_thread.run_sync(ask) if is_large else ask()
+    return question, len(body) + (getattr(question.request, "max_tokens", None) or 0)
+
+
+async def _read_form(
+    operation: FormOperation,
+    exchange: HttpExchange,
+    settings: BridgeSettings,
+    asked: Asked,
+) -> tuple[Question, int]:
+    """Read a form and translate it; only its file, which is not looked at, may be large."""
+    parser = FormParser(content_type(exchange.headers))
+    await exchange.read_parts(
+        parser.feed, max_bytes=settings.max_audio_bytes, limit_s=settings.audio_s
+    )
+    form = parser.end()
+    longest = math.ceil(settings.max_sound_s * SOUND_TOKENS_PER_S)
+    return operation.ask(form, asked), min(len(form.file), longest)
