@@ -7,6 +7,7 @@ http            connections                              requests, within bounds
 identity        a token, or the kernel's word on a uid   a principal with scopes
 openai          a body of that API, and frames           a request to the daemon, an answer
 anthropic       the same, of another API                 the same
+whisper         a form of a third one                    the same
 openapi         the records of all routes                their description
 translation     what all APIs share                      tables of fields, failures
 media           a file of a caller                       pixels or samples, sealed

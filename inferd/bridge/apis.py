@@ -6,8 +6,9 @@ from typing import Final
 from inferd.bridge.anthropic.api import ANTHROPIC
 from inferd.bridge.openai.api import OPENAI
 from inferd.bridge.translation.api import Api
+from inferd.bridge.whisper.api import WHISPER
 
-APIS: Final[Sequence[Api]] = (OPENAI, ANTHROPIC)
+APIS: Final[Sequence[Api]] = (OPENAI, ANTHROPIC, WHISPER)
 
 
 def api_of(

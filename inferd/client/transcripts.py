@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from inferd.terminal import json_safe
 from inferd.wire.responses import BlockFrame, TextDelta
 from inferd.wire.speech import TranscriptionFacts
 
@@ -72,10 +71,13 @@ class TranscriptFormat:
     tail: Callable[[str, Transcript], str] = lambda _name, _transcript: ""
     """Renders the end; gets the name of the recording and the whole transcript."""
 
-    def whole(self, name: str, transcript: Transcript) -> str:
-        """Render a whole transcript."""
+    def whole(self, name: str, transcript: Transcript, first: int = 1) -> str:
+        """Render a whole transcript; ``first`` is the number of its first segment.
+
+        The name is that of the recording, as Unicode without surrogates.
+        """
         segments = filter(has_text, transcript.segments)
-        cues = (self.cue(number, each) for number, each in enumerate(segments, 1))
+        cues = (self.cue(number, each) for number, each in enumerate(segments, first))
         return "".join((self.head, *cues, self.tail(name, transcript)))
 
 
@@ -110,7 +112,7 @@ def _prose(_number: int, segment: TranscriptSegment) -> str:
 
 def _json(name: str, transcript: Transcript) -> str:
     fields = {
-        "file": json_safe(name),
+        "file": name,
         "text": transcript.text,
         "segments": transcript.segments,
         **msgspec.to_builtins(transcript.facts or {}),

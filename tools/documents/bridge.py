@@ -8,10 +8,14 @@ from inferd.bridge.translation.api import Api
 from inferd.bridge.translation.fields import Field, Use
 from tools.documents.markdown import NOTE, table
 
-TITLES = {"openai": "OpenAI's API", "anthropic": "Anthropic's API"}
+TITLES = {
+    "openai": "OpenAI's API",
+    "anthropic": "Anthropic's API",
+    "whisper": "The API of whisper.cpp's server",
+}
 INTRO = """
 What the HTTP bridge does with each field of a request.
-A field with the value `null` counts as left out, and one that no table has is refused with 400.
+A field with the value `null` counts as left out, as an empty text of a form does, and one that no table has is refused with 400.
 A refused field is accepted with the values that ask for nothing, if its row has any.
 """
 

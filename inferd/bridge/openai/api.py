@@ -11,6 +11,13 @@ from inferd.bridge.openai.completions import CompletionRequest, ask_completion
 from inferd.bridge.openai.failures import OpenAiFailure, failure_body, failure_event
 from inferd.bridge.openai.responses.request import ResponseRequest, ask_response
 from inferd.bridge.openai.responses.tables import RESPONSES
+from inferd.bridge.openai.speech.request import (
+    TranscriptionForm,
+    TranslationForm,
+    ask_transcription,
+    ask_translation,
+)
+from inferd.bridge.openai.speech.tables import TRANSCRIPTIONS, TRANSLATIONS
 from inferd.bridge.openai.vectors import (
     EmbeddingsRequest,
     RankRequest,
@@ -18,8 +25,9 @@ from inferd.bridge.openai.vectors import (
     ask_rerank,
 )
 from inferd.bridge.translation import sse
-from inferd.bridge.translation.api import Api, OfferedModel, Operation
+from inferd.bridge.translation.api import Api, FormOperation, OfferedModel, Operation
 from inferd.bridge.translation.failures import BridgeError
+from inferd.bridge.translation.recordings import TEXT_MEDIA_TYPES
 
 
 class SseForm:
@@ -84,6 +92,18 @@ OPENAI: Final = Api(
             *("/v1/rerank", ask_rerank, tables.RERANK),
             body=RankRequest,
             also=("/rerank", "/v1/reranking", "/reranking"),
+        ),
+        FormOperation(
+            *("/v1/audio/transcriptions", ask_transcription, TRANSCRIPTIONS, _STREAM),
+            body=TranscriptionForm,
+            also=("/audio/transcriptions",),
+            texts=TEXT_MEDIA_TYPES,
+        ),
+        FormOperation(
+            *("/v1/audio/translations", ask_translation, TRANSLATIONS),
+            body=TranslationForm,
+            also=("/audio/translations",),
+            texts=TEXT_MEDIA_TYPES,
         ),
     ),
     error_body=failure_body,

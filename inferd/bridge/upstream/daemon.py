@@ -19,9 +19,16 @@ from inferd.client.asynchronous import AsyncClient, connect
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
 from inferd.client.frames import BlocksAnswer
+from inferd.client.media.sound import SAMPLE_RATE_HZ
 from inferd.limits.bridge import PROBE_S
 from inferd.surfaces import EMBED, RERANK, V2
-from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.blocks import (
+    AudioAttachment,
+    AudioBlock,
+    BlocksRequest,
+    Message,
+    TextBlock,
+)
 from inferd.wire.requests import EmbedRequest, RerankRequest
 
 _NOBODY = "?"
@@ -32,6 +39,13 @@ _PROBES: dict[str, DaemonRequest] = {
     ),
     "embed": EmbedRequest(id="models", model=_NOBODY, input=["?"]),
     "rerank": RerankRequest(id="models", model=_NOBODY, query="?", documents=["?"]),
+    "transcribe": BlocksRequest(
+        id="models",
+        model=_NOBODY,
+        messages=[Message("user", [AudioBlock("sound")])],
+        attachments=[AudioAttachment(id="sound", sample_rate=SAMPLE_RATE_HZ, bytes="")],
+        timestamps="segment",
+    ),
 }
 
 

@@ -18,7 +18,7 @@ from inferd.client.transcripts import (
     TranscriptSegment,
     has_text,
 )
-from inferd.terminal import print_json, print_text
+from inferd.terminal import json_safe, print_json, print_text
 
 STDIN_STEM: Final = "stdin"
 """File name, without its extension, of the transcript of stdin."""
@@ -115,7 +115,7 @@ class Destination:
         if self.directory is None:
             return
         for kind, path in zip(self.kinds, self._paths([name]), strict=True):
-            text = self.format_of(kind).whole(name, transcript)
+            text = self.format_of(kind).whole(json_safe(name), transcript)
             part = self.directory / f".inferd-{os.getpid()}.part"
             try:
                 part.write_text(text, encoding="utf-8", newline="\n")
@@ -131,7 +131,7 @@ class SegmentPrinter:
     """Prints a transcript segment by segment, if the destination is stdout."""
 
     def __init__(self, name: str, destination: Destination) -> None:
-        self._name = name
+        self._name = json_safe(name)
         self._format = TranscriptFormat()
         if destination.directory is None:
             self._format = destination.format_of(destination.kinds[0])

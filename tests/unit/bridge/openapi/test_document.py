@@ -11,6 +11,7 @@ from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.apis import APIS
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.openapi.document import describe
+from inferd.bridge.translation.api import Operation
 from inferd.bridge.translation.failures import STATUS, BridgeError, Reason
 from inferd.bridge.translation.question import Asked
 from inferd.config.bridge import BridgeSettings
@@ -111,8 +112,25 @@ def test_who_asks_and_what_may_be_told_follow_from_the_route(document):
     assert document["paths"]["/v1/models/{model}"]["get"]["parameters"]
 
 
+def test_a_form_is_described_with_its_file_and_all_forms_of_its_answer(document):
+    route = document["paths"]["/v1/audio/transcriptions"]["post"]
+    schema = route["requestBody"]["content"]["multipart/form-data"]["schema"]
+    assert schema["required"] == ["file"]
+    assert "contentMediaType" in schema["properties"]["file"]
+    assert "timestamp_granularities[]" in schema["properties"]
+    assert route["responses"]["200"]["content"].keys() == {
+        *("application/json", "text/event-stream"),
+        *("text/plain", "text/vtt", "application/x-subrip"),
+    }
+
+
 def failure_of(path: str, body: dict[str, Any]) -> BridgeError | None:
-    found = [each for api in APIS for each in api.operations if each.path == path]
+    found = [
+        each
+        for api in APIS
+        for each in api.operations
+        if isinstance(each, Operation) and each.path == path
+    ]
     try:
         found[0].ask(json.dumps(body).encode(), ASKED)
     except BridgeError as error:

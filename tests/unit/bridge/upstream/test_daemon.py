@@ -145,7 +145,8 @@ async def test_one_principal_leaves_places_for_others(short_dir):
 async def test_models_are_read_from_refusals_and_missing_sockets_are_no_use(short_dir):
     async def refuse(stream: trio.SocketStream, request: dict[str, Any]) -> None:
         refusal = {"type": "error", "code": "model_not_found", "message": "no"}
-        refused = {**refusal, "id": request["id"], "models": ["chat", "fast"]}
+        names = ["fast", "speech"] if request.get("attachments") else ["chat", "fast"]
+        refused = {**refusal, "id": request["id"], "models": names}
         await says(refused)(stream, request)
 
     client = DaemonClient(short_dir, max_requests=1)
@@ -156,6 +157,7 @@ async def test_models_are_read_from_refusals_and_missing_sockets_are_no_use(shor
         models = await client.models()
         assert [(each.name, each.uses) for each in models] == [
             ("chat", ("generate",)),
-            ("fast", ("generate",)),
+            ("fast", ("generate", "transcribe")),
+            ("speech", ("transcribe",)),
         ]
         assert await client.is_up()

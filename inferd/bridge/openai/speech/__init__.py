@@ -1,0 +1,1 @@
+"""Transcriptions and translations of recordings, as OpenAI's API has them."""

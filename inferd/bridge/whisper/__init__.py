@@ -1,0 +1,1 @@
+"""The API of whisper.cpp's server, as its ``examples/server`` documents it."""
