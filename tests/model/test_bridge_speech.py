@@ -83,7 +83,7 @@ def test_what_a_model_cannot_do_is_refused_with_the_field(client):
 def test_a_long_recording_is_sent_and_heard_to_its_end(client, tmp_path):
     found = client.audio.transcriptions.create(
         model="tiny",
-        file=write_sound(tmp_path / "long.wav", 90.0),
+        file=write_sound(tmp_path / "a.wav", 90.0),
         response_format="verbose_json",
     )
     assert found.duration == 90
