@@ -93,9 +93,7 @@ class TranscriptAnswer(GeneratedAnswer):
     def _take(self, frame: BlockFrame) -> Iterator[bytes]:
         segment = segment_of(frame)
         if segment is not None:
-            self.n_tokens += _n_tokens(segment.end_ms) - _n_tokens(
-                _end_ms(self._segments)
-            )
+            self._n_processed = segment.end_ms * SOUND_TOKENS_PER_S // 1000
             self._segments.append(segment)
             yield from self._events(segment)
 
@@ -165,10 +163,6 @@ def ask_transcript(  # noqa: PLR0913  # what a request consists of
         media=[EncodedMedium("sound", form.file, FILE, _SOUND)],
         content_type=MEDIA_TYPES[response_format],
     )
-
-
-def _n_tokens(heard_ms: int) -> int:
-    return heard_ms * SOUND_TOKENS_PER_S // 1000
 
 
 def _end_ms(segments: Sequence[TranscriptSegment]) -> int:

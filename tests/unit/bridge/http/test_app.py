@@ -29,7 +29,11 @@ from inferd.wire.responses import BlockFrame, ProgressFrame, TextDelta, UsageV2
 
 OWN, OTHER = 1000, 1001
 SETTINGS = BridgeSettings(
-    max_body_bytes=1024, max_bodies_bytes=4096, body_s=60, max_connections=6
+    max_body_bytes=1024,
+    max_audio_bytes=2048,
+    max_bodies_bytes=4096,
+    body_s=60,
+    max_connections=6,
 )
 CHAT = "/v1/chat/completions"
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
