@@ -10,8 +10,8 @@ from multipart import (
     parse_options_header,
 )
 
+from inferd.bridge.recordings.form import FILE, Form
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.form import FILE, Form
 from inferd.limits.bridge import (
     BOUNDARY_CHARS,
     FORM_FIELD_BYTES,

@@ -24,10 +24,10 @@ from inferd.bridge.openai.vectors import (
     ask_embeddings,
     ask_rerank,
 )
+from inferd.bridge.recordings.transcript import TEXT_MEDIA_TYPES
 from inferd.bridge.translation import sse
 from inferd.bridge.translation.api import Api, FormOperation, OfferedModel, Operation
 from inferd.bridge.translation.failures import BridgeError
-from inferd.bridge.translation.recordings import TEXT_MEDIA_TYPES
 
 
 class SseForm:

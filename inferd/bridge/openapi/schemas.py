@@ -5,9 +5,9 @@ from typing import Final, cast
 
 import msgspec
 
+from inferd.bridge.recordings.form import FILE
 from inferd.bridge.translation.api import FormOperation, Operation
 from inferd.bridge.translation.fields import Field, Use
-from inferd.bridge.translation.form import FILE
 
 Schema = dict[str, object]
 PLACE: Final = "#/components/schemas/"

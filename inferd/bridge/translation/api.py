@@ -6,9 +6,9 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.fields import FieldTable
-from inferd.bridge.translation.form import Form
 from inferd.bridge.translation.question import Asked, Question, StreamForm
 
 B = TypeVar("B")

@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from inferd.bridge.recordings.transcript import TEXT_MEDIA_TYPES
 from inferd.bridge.translation.api import Api, FormOperation, Operation
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked, Question
-from inferd.bridge.translation.recordings import TEXT_MEDIA_TYPES
 from inferd.bridge.whisper.inference import InferenceForm, ask_inference
 from inferd.bridge.whisper.tables import INFERENCE, LOAD
 

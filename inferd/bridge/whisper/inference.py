@@ -6,17 +6,17 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.form import Form, read_form
-from inferd.bridge.translation.languages import language_name
-from inferd.bridge.translation.question import Asked, Question
-from inferd.bridge.translation.recordings import (
+from inferd.bridge.recordings.form import Form, read_form
+from inferd.bridge.recordings.languages import language_name
+from inferd.bridge.recordings.transcript import (
     FILE_FORMATS,
     FinishedTranscript,
     RecordingFields,
     TranscriptAnswer,
     ask_transcript,
 )
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import Asked, Question
 from inferd.bridge.whisper.tables import INFERENCE, TRUE
 from inferd.client.transcripts import FORMATS, TranscriptSegment, has_text
 from inferd.limits.protocol import U32_MAX

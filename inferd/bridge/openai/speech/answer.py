@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from inferd.bridge.translation.languages import language_name
-from inferd.bridge.translation.recordings import (
+from inferd.bridge.recordings.languages import language_name
+from inferd.bridge.recordings.transcript import (
     FILE_FORMATS,
     FinishedTranscript,
     TranscriptAnswer,

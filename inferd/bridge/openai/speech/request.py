@@ -7,14 +7,14 @@ from msgspec import field
 
 from inferd.bridge.openai.speech.answer import StreamedTranscript, render
 from inferd.bridge.openai.speech.tables import TRANSCRIPTIONS, TRANSLATIONS
-from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.form import Form, read_form
-from inferd.bridge.translation.question import Asked, Question
-from inferd.bridge.translation.recordings import (
+from inferd.bridge.recordings.form import Form, read_form
+from inferd.bridge.recordings.transcript import (
     RecordingFields,
     TranscriptAnswer,
     ask_transcript,
 )
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import Asked, Question
 
 AudioFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 _GRANULARITIES: Final = "timestamp_granularities[]"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.bridge.http.form import FormParser
+from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.form import Form
 from inferd.limits.bridge import (
     BOUNDARY_CHARS,
     FORM_FIELD_BYTES,

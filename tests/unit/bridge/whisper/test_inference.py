@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.form import Form
 from inferd.bridge.translation.question import Question
 from inferd.bridge.whisper.api import WHISPER, failure_body, refuse_load
 from inferd.bridge.whisper.inference import ask_inference

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 
 from inferd.bridge.openai.speech.answer import sentences_of
 from inferd.bridge.openai.speech.request import ask_transcription, ask_translation
+from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.form import Form
 from inferd.bridge.translation.question import Question
 from inferd.client.transcripts import TranscriptSegment
 from inferd.wire.blocks import AudioBlock, BlocksRequest, Message, TextBlock

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct
 
-from inferd.bridge.translation.form import FILE, Form
+from inferd.bridge.recordings.form import FILE, Form
+from inferd.bridge.recordings.languages import language_code
 from inferd.bridge.translation.generated import GeneratedAnswer
-from inferd.bridge.translation.languages import language_code
 from inferd.bridge.translation.media import EncodedMedium
 from inferd.bridge.translation.question import Asked, Question
 from inferd.client.transcripts import Transcript, TranscriptSegment, segment_of
