@@ -17,6 +17,10 @@ MAX_DECODED_BYTES: Final = 512 * 1024 * 1024
 """Bytes of pixels and samples that the bridge holds for the daemon, half of them at most for one
 token or user: the longest recording. F-52."""
 
+MAX_DECODED_FILES: Final = 256
+"""Descriptors of such, half of them at most for one token or user, so that the bridge stays
+within 1,024 open files, the usual bound of a process. F-52."""
+
 MEDIA_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 """Bytes of address space of one decoder: libraries take 300 MB of it, and the largest picture
 with transparency 13 bytes a pixel, 436 MB. F-52."""

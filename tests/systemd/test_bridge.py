@@ -159,6 +159,20 @@ def test_its_user_reads_the_tokens_and_neither_writes_them_nor_reads_models(
         assert machine.run(*inside, *command, check=False).returncode, command
 
 
+def test_what_decodes_pictures_is_confined_in_the_unit_as_well(machine, key):
+    pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs="
+    shown = [{"type": "image_url", "image_url": {"url": pixel}}]
+    body = {"model": "hello", "messages": [{"role": "user", "content": shown}]}
+    asking = [*chat(key)]
+    asking[asking.index("--data") + 1] = json.dumps(body)
+    refused = json.loads(machine.run(*asking).stdout)["error"]
+    assert "image attachments" in refused["message"]  # it is decoded, and asked for
+    journal = machine.run("journalctl", "-u", UNIT, "-o", "cat").stdout
+    lines = [json.loads(each) for each in journal.splitlines() if each[:1] == "{"]
+    [line] = [each for each in lines if each["msg"] == "media_decoder.confined"]
+    assert "missing" not in line
+
+
 def test_the_log_of_the_daemon_names_the_token(machine, key):
     answer(machine, key)
     journal = ("journalctl", "-u", "inferd", "-o", "cat")

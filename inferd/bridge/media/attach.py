@@ -51,20 +51,25 @@ async def attached(
     with ExitStack() as opened:
         attachments: list[Attachment] = []
         descriptors: list[int] = []
+        n_bytes = 0
         for medium in question.media:
-            decoded = opened.enter_context(await _decode(decoders, medium, principal))
+            decode = (
+                decoders.decode_picture
+                if medium.kind == "picture"
+                else decoders.decode_sound
+            )
+            decoded = opened.enter_context(
+                await decode(
+                    medium.data,
+                    place=medium.place,
+                    principal=principal,
+                    n_before=n_bytes,
+                )
+            )
+            n_bytes += decoded.n_bytes
             attachments.append(_attachment(medium, decoded, len(descriptors)))
             descriptors.append(decoded.fd)
         yield AttachedRequest(replace(request, attachments=attachments), descriptors)
-
-
-async def _decode(
-    decoders: MediaDecoders, medium: EncodedMedium, principal: str
-) -> DecodedMedium:
-    decode = (
-        decoders.decode_picture if medium.kind == "picture" else decoders.decode_sound
-    )
-    return await decode(medium.data, place=medium.place, principal=principal)
 
 
 def _attachment(medium: EncodedMedium, decoded: DecodedMedium, fd: int) -> Attachment:

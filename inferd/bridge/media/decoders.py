@@ -13,14 +13,20 @@ import trio
 from msgspec.structs import replace
 
 from inferd.bridge.access_log import BridgeLog
-from inferd.bridge.media.budget import DecodedBudget
+from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.media.fork_server import ForkServer, end_decoder
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.client.media.sound import BYTES_PER_S, SAMPLE_BYTES
 from inferd.client.memfd import Memfd
 from inferd.config.bridge import BridgeSettings
 from inferd.fair_limiter import FairLimiter
-from inferd.limits.media_decoder import FORK_S, MAX_REPORT_BYTES, WRITTEN_BYTES
+from inferd.limits.media_decoder import (
+    FORK_S,
+    MAX_DECODED_FILES,
+    MAX_REPORT_BYTES,
+    WRITTEN_BYTES,
+)
+from inferd.limits.protocol import MAX_ATTACHMENTS
 from inferd.media_decoder.messages import (
     BYTES_PER_PIXEL,
     REPORT,
@@ -67,10 +73,15 @@ class DecodedMedium:
         self.close()
 
 
+class _UndecodableError(Exception):
+    """A file that cannot be decoded; its text says why."""
+
+
 class MediaDecoders:
     """Decodes files of callers, each in a confined process of its own.
 
-    One principal has all processes but one at most, and half of the bytes that are held.
+    One principal has all processes but one at most, and half of the bytes and descriptors that
+    are held.
 
     Args:
         settings: the bounds.
@@ -83,7 +94,8 @@ class MediaDecoders:
         self._settings = settings
         self._log = log
         self._limiter = FairLimiter(settings.media_decoders)
-        self._budget = DecodedBudget(settings.max_decoded_bytes)
+        self._bytes = SharedLimit(settings.max_decoded_bytes)
+        self._files = SharedLimit(MAX_DECODED_FILES, least=MAX_ATTACHMENTS)
         self._forking = trio.Lock()
         self._server: ForkServer | None = None
 
@@ -95,7 +107,7 @@ class MediaDecoders:
     @property
     def n_held_bytes(self) -> int:
         """Bytes of what was decoded and is not closed."""
-        return self._budget.n_held
+        return self._bytes.total
 
     def close(self) -> None:
         """End all processes."""
@@ -104,7 +116,7 @@ class MediaDecoders:
             self._server = None
 
     async def decode_picture(
-        self, data: bytes, *, place: str, principal: str
+        self, data: bytes, *, place: str, principal: str, n_before: int = 0
     ) -> DecodedMedium:
         """Decode the first image of a file, upright, on a white background.
 
@@ -112,6 +124,7 @@ class MediaDecoders:
             data: the file.
             place: of the request's field that has it, for failures.
             principal: whose share this takes.
+            n_before: bytes that the same request holds already.
 
         Raises:
             BridgeError: it cannot be decoded within the bounds.
@@ -120,10 +133,11 @@ class MediaDecoders:
         """
         max_pixels = self._settings.max_picture_pixels
         task = self._task("picture", BYTES_PER_PIXEL * max_pixels)
-        return await self._decode(task, data, place, principal)
+        with self._failing(place):
+            return await self._decode(task, data, principal, n_before)
 
     async def decode_sound(
-        self, data: bytes, *, place: str, principal: str
+        self, data: bytes, *, place: str, principal: str, n_before: int = 0
     ) -> DecodedMedium:
         """Decode the audio of a file to one channel; otherwise as ``decode_picture``.
 
@@ -133,9 +147,9 @@ class MediaDecoders:
         Cancellation: ends the process.
         """
         max_bytes = math.ceil(self._settings.max_sound_s) * BYTES_PER_S
-        return await self._decode(
-            self._task("sound", max_bytes), data, place, principal
-        )
+        with self._failing(place):
+            task = self._task("sound", max_bytes)
+            return await self._decode(task, data, principal, n_before)
 
     def _task(self, kind: Literal["picture", "sound"], max_bytes: int) -> DecodeMedium:
         return DecodeMedium(
@@ -146,7 +160,7 @@ class MediaDecoders:
         )
 
     async def _decode(
-        self, task: DecodeMedium, data: bytes, place: str, principal: str
+        self, task: DecodeMedium, data: bytes, principal: str, n_before: int
     ) -> DecodedMedium:
         async with self._limiter.acquire(principal):
             with ExitStack() as opened:
@@ -154,14 +168,49 @@ class MediaDecoders:
                 report = await self._run(task, data, target)
                 n_bytes = os.fstat(target.fd).st_size
                 if fault := report.fault or _implausible(task, report, n_bytes):
-                    raise _undecodable(task, place, fault)
+                    raise _UndecodableError(
+                        f"cannot be decoded as {_NAMES[task.kind]}: {fault}"
+                    )
                 target.seal()
-                self._budget.take(principal, n_bytes)
-                opened.callback(self._budget.give_back, principal, n_bytes)
+                opened.enter_context(self._held(principal, n_bytes, n_before))
                 held = opened.pop_all()
         return DecodedMedium(
             target.fd, n_bytes, report.width, report.height, held.close
         )
+
+    @contextmanager
+    def _held(self, principal: str, n_bytes: int, n_before: int) -> Iterator[None]:
+        """Hold bytes and a descriptor of a principal inside.
+
+        Raises:
+            BridgeError: it, or all, hold too many.
+        """
+        if n_before + n_bytes > self._bytes.share:
+            raise BridgeError(
+                Reason.TOO_LARGE,
+                "the pictures and recordings of the request are too large: decoded, they "
+                f"have over {self._bytes.share} bytes",
+            )
+        with ExitStack() as taken:
+            for limit, n in (self._files, 1), (self._bytes, n_bytes):
+                if not limit.take(principal, n):
+                    raise BridgeError(
+                        Reason.QUEUE_FULL,
+                        "too many pictures and recordings at once",
+                        retry_after_s=1.0,
+                    )
+                taken.callback(limit.give_back, principal, n)
+            yield
+
+    @contextmanager
+    def _failing(self, place: str) -> Iterator[None]:
+        """Turn what fails inside into a failure of a request, with the place of its field."""
+        try:
+            yield
+        except _UndecodableError as error:
+            raise invalid(place, str(error)) from error
+        except OSError as error:  # no descriptor, or no memory
+            raise _unavailable() from error
 
     async def _run(
         self, task: DecodeMedium, data: bytes, target: Memfd
@@ -206,11 +255,7 @@ class MediaDecoders:
             async with self._forking:
                 pidfd = await self._fork_next(task, fds)
         if pidfd is None:
-            raise BridgeError(
-                Reason.UNAVAILABLE,
-                "pictures and sound cannot be decoded now",
-                retry_after_s=1.0,
-            )
+            raise _unavailable()
         return pidfd
 
     async def _fork_next(self, task: DecodeMedium, fds: Sequence[int]) -> int | None:
@@ -289,9 +334,9 @@ def _implausible(task: DecodeMedium, report: DecoderReport, n_bytes: int) -> str
     return "" if is_valid else "its decoder returned something else"
 
 
-def _undecodable(task: DecodeMedium, place: str, fault: str) -> BridgeError:
+def _unavailable() -> BridgeError:
     return BridgeError(
-        Reason.INVALID_REQUEST,
-        f"{place}: cannot be decoded as {_NAMES[task.kind]}: {fault}",
-        param=place,
+        Reason.UNAVAILABLE,
+        "pictures and recordings cannot be decoded now",
+        retry_after_s=1.0,
     )

@@ -196,9 +196,15 @@ async def test_what_is_held_is_bounded_for_each_principal():
                 await picture(decoders, data, "a")
             assert caught.value.reason is Reason.QUEUE_FULL
             await picture(decoders, data, "b")
+            with pytest.raises(BridgeError) as caught:
+                await decoders.decode_picture(
+                    data, place="p", principal="a", n_before=384
+                )
+            assert caught.value.reason is Reason.TOO_LARGE
         await picture(decoders, data, "a")
     finally:
         decoders.close()
+    assert decoders.n_held_bytes == 0
 
 
 N_MUTATIONS = 40
