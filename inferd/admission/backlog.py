@@ -3,7 +3,6 @@
 from inferd.admission.preemption import AdmittedRequest
 from inferd.admission.quota import Quota
 from inferd.admission.shares import Shares
-from inferd.backend.caller import Caller
 
 __all__ = ["Backlog"]
 
@@ -21,10 +20,19 @@ class Backlog:
     def __init__(
         self, *, max_requests: int, max_tokens: int, max_bytes: int, max_weight: int
     ) -> None:
-        self.max_weight = max_weight
+        self._shares = Shares(max_weight=max_weight)  # of those who wait
         self.requests = Quota(max_requests)
         self.tokens = Quota(max_tokens)
         self.bytes = Quota(max_bytes)
+
+    @property
+    def max_weight(self) -> int:
+        """The most parts of a user."""
+        return self._shares.max_weight
+
+    @max_weight.setter
+    def max_weight(self, max_weight: int) -> None:
+        self._shares.max_weight = max_weight
 
     def resize(self, *, max_requests: int, max_tokens: int, max_bytes: int) -> None:
         """Change the limits; requests that wait already stay."""
@@ -35,21 +43,23 @@ class Backlog:
     def try_add(self, request: AdmittedRequest) -> bool:
         """Add a waiting request if it fits; return whether it does."""
         count, size = request.charge(1), request.charge(request.traits.n_bytes)
-        shares = self._shares(request.traits.caller)
+        self._shares.add(request.traits.caller)
         fits = (
             self.requests.limit > 0
-            and self.requests.fits(count, shares)
-            and self.bytes.fits(size, shares)
+            and self.requests.fits(count, self._shares)
+            and self.bytes.fits(size, self._shares)
         )
         if fits:
             self.requests.spend(count)
             self.bytes.spend(size)
+        else:
+            self._shares.remove(request.traits.caller)
         return fits
 
     def try_add_tokens(self, request: AdmittedRequest, n_tokens: int) -> bool:
         """Charge the tokens of a waiting request if they fit; return whether they do."""
         charge = request.charge(n_tokens)
-        fits = self.tokens.fits(charge, self._shares())
+        fits = self.tokens.fits(charge, self._shares)
         if fits:
             request.n_tokens = n_tokens
             self.tokens.spend(charge)
@@ -57,10 +67,7 @@ class Backlog:
 
     def release(self, request: AdmittedRequest) -> None:
         """Release the quota that a request used while it waited."""
+        self._shares.remove(request.traits.caller)
         self.requests.release(request.charge(1))
         self.bytes.release(request.charge(request.traits.n_bytes))
         self.tokens.release(request.charge(request.n_tokens))
-
-    def _shares(self, *callers: Caller) -> Shares:
-        """Return the shares of those who wait, and of the given ones."""
-        return self.requests.shares(*callers, max_weight=self.max_weight)

@@ -7,7 +7,6 @@ its permit back, and calls ``note_paused`` once that request has paused.
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 
 from inferd.admission.backlog import Backlog
@@ -21,7 +20,6 @@ from inferd.admission.preemption import (
 )
 from inferd.admission.retry_after import RetryEstimate
 from inferd.admission.users import UserRequests
-from inferd.backend.caller import Caller
 from inferd.errors import DrainingError, QueueFullError
 from inferd.limits.admission import (
     GATEWAY_WEIGHT,
@@ -101,7 +99,6 @@ class Admission:
         self._max_live = max_live
         self._requests: dict[int, AdmittedRequest] = {}
         self._running: dict[int, AdmittedRequest] = {}
-        self._n_permits: Counter[Caller] = Counter()
         self.n_pauses = 0
         """Number of preemptions so far."""
         self._users = UserRequests()
@@ -236,12 +233,12 @@ class Admission:
         n_preempting = sum(request.is_preempting for request in self._running.values())
         found = next_preemption(
             self._running,
-            [
+            (
                 [self._requests[entry.ticket] for entry in queue[: n_preempting + 1]]
                 for queue in self._queue.by_caller()
-            ],
+            ),
+            self._queue.shares,
             max_active=self._max_active,
-            max_weight=self._queue.max_weight,
             quantum_s=self._quantum_s,
             now=now,
         )
@@ -292,7 +289,7 @@ class Admission:
         request.started_at = now
         request.is_new = False
         self._running[request.entry.ticket] = request
-        self._n_permits[request.traits.caller] += 1
+        self._queue.begin(request.traits.caller)
 
     def _stop(self, request: AdmittedRequest, now: float) -> None:
         assert request.started_at is not None  # noqa: S101  # it has a permit
@@ -300,15 +297,13 @@ class Admission:
         request.started_at = None
         request.is_preempting = False
         del self._running[request.entry.ticket]
-        self._n_permits[request.traits.caller] -= 1
-        if not self._n_permits[request.traits.caller]:
-            del self._n_permits[request.traits.caller]
+        self._queue.end(request.traits.caller)
 
     def _grant_next(self, now: float) -> int | None:
         """Give a free permit to the next waiting request, if there is one."""
         if not self._queue:
             return None
-        successor = self._requests[self._queue.take(self._n_permits).ticket]
+        successor = self._requests[self._queue.take().ticket]
         if successor.is_new:
             self._backlog.release(successor)
         self._start(successor, now)
@@ -355,7 +350,7 @@ class Admission:
 
         Those that wait for a backend come last.
         """
-        yield from self._queue.order(self._n_permits)
+        yield from self._queue.order()
         for held in self._held.values():
             yield from held
 
@@ -366,7 +361,7 @@ class Admission:
     def _queue_full(self, *, depth: int) -> QueueFullError:
         """Make the error, with an estimate: the time until every user was served once."""
         retry_after_ms = self._retry_estimate.retry_after_ms(
-            n_turns=max(1, self._queue.n_turns(self._n_permits)),
+            n_turns=max(1, self._queue.n_turns()),
             max_active=self._max_active,
         )
         return QueueFullError(depth=depth, retry_after_ms=retry_after_ms)

@@ -8,19 +8,18 @@ those with equally many are served in turn. Within a principal's queue the highe
 first, and the earliest among equals.
 """
 
+import math
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from inferd.admission.shares import Shares
+from inferd.admission.shares import CallerCounts, Shares
 from inferd.backend.caller import Caller
 
-__all__ = ["FairQueue", "QueueEntry", "permits_of_users"]
+__all__ = ["FairQueue", "QueueEntry"]
 
-Permits = Mapping[Caller, int]
-_NONE: Final[Permits] = {}
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -35,28 +34,22 @@ class QueueEntry(NamedTuple):
     ticket: int
 
 
-def permits_of_users(permits: Permits) -> dict[int, int]:
-    """Add up the permits of each user's principals."""
-    of_users: dict[int, int] = {}
-    for (user, _), n in permits.items():
-        of_users[user] = of_users.get(user, 0) + n
-    return of_users
-
-
 class FairQueue:
     """Round-robin queue of waiting requests by user, and by the principals of each.
 
-    Methods that are passed permits take them by caller; those who are missing have none.
+    It counts permits as well: ``begin`` and ``end`` are called for each.
 
-    Cost: ``put`` and ``remove`` take O(log n) comparisons, ``take`` one step per caller, and
-    ``order`` one step per request.
+    Cost: ``put`` and ``remove`` take O(log n) comparisons, ``take`` at most one step per caller,
+    and ``order`` one step per request.
 
     Args:
         max_weight: of a user; may change at any time.
     """
 
     def __init__(self, max_weight: int = 1) -> None:
-        self.max_weight = max_weight
+        self.shares = Shares(max_weight=max_weight)
+        """Of those who wait or have permits; for others to read."""
+        self._permits = CallerCounts()
         self._users: dict[int, _UserQueue] = {}  # in the order of turns
         self._served: Caller | None = None
         self._is_turn_over = True
@@ -70,10 +63,28 @@ class FairQueue:
         """Return the number of users who wait."""
         return len(self._users)
 
-    def n_turns(self, permits: Permits = _NONE) -> int:
+    @property
+    def max_weight(self) -> int:
+        """The most parts of a user."""
+        return self.shares.max_weight
+
+    @max_weight.setter
+    def max_weight(self, max_weight: int) -> None:
+        self.shares.max_weight = max_weight
+
+    def n_turns(self) -> int:
         """Return how many requests are served until all users had their turns."""
-        shares = self._shares(permits)
-        return sum(map(shares.weight, self._users))
+        return sum(map(self.shares.weight, self._users))
+
+    def begin(self, caller: Caller) -> None:
+        """Count a permit that a caller was given."""
+        self._permits.add(caller, 1)
+        self.shares.add(caller)
+
+    def end(self, caller: Caller) -> None:
+        """Stop counting a permit."""
+        self._permits.add(caller, -1)
+        self.shares.remove(caller)
 
     def put(self, caller: Caller, entry: QueueEntry) -> None:
         """Add a waiting request.
@@ -88,29 +99,42 @@ class FairQueue:
             last = served.user if served and self._is_turn_over else None
             _add_last(self._users, caller.user, queue, last)
         queue.put(caller, entry)
+        self.shares.add(caller)
 
     def remove(self, caller: Caller, entry: QueueEntry) -> None:
         """Remove a waiting request."""
         queue = self._users[caller.user]
         queue.remove(caller, entry)
+        self.shares.remove(caller)
         if not queue.entries:
             del self._users[caller.user]
 
-    def take(self, permits: Permits = _NONE) -> QueueEntry:
+    def take(self) -> QueueEntry:
         """Remove and return the next request; the queue must not be empty."""
-        shares, of_users = self._shares(permits), permits_of_users(permits)
-        user = min(
-            self._users, key=lambda user: of_users.get(user, 0) // shares.weight(user)
-        )
+        user = self._next_user()
         queue = self._users[user]
-        self._served, entry = queue.take(permits)
-        self._is_turn_over = not queue.entries or queue.n_served >= shares.weight(user)
+        self._served, entry = queue.take(self._permits)
+        self._is_turn_over = not queue.entries or queue.n_served >= self.shares.weight(
+            user
+        )
         if self._is_turn_over:
             del self._users[user]
         if self._is_turn_over and queue.entries:
             queue.n_served = 0
             self._users[user] = queue
+        self.shares.remove(self._served)
         return entry
+
+    def _next_user(self) -> int:
+        """Return the user with the fewest permits for its weight, of equals the first."""
+        found, fewest = next(iter(self._users)), math.inf
+        for user in self._users:
+            n_rounds = self._permits.of_user(user) // self.shares.weight(user)
+            if not n_rounds:
+                return user
+            if n_rounds < fewest:
+                found, fewest = user, n_rounds
+        return found
 
     def note_served(self, caller: Caller) -> None:
         """Record that a caller was served without waiting."""
@@ -121,27 +145,22 @@ class FairQueue:
         for queue in self._users.values():
             yield from queue.entries.values()
 
-    def order(self, permits: Permits = _NONE) -> Iterator[int]:
+    def order(self) -> Iterator[int]:
         """Return all tickets in the order in which they are taken if none arrives.
 
         Where users have several permits, the order depends on which request leaves first;
         this estimate takes one of every user in turn, and of a gateway as many as its weight
         is now.
         """
-        shares, of_users = self._shares(permits), permits_of_users(permits)
         rounds = defaultdict[int, list[int]](list)  # a round has every user's turn
         for user, queue in self._users.items():
-            weight = shares.weight(user)
-            first = max(0, of_users.get(user, 0) - weight) + min(queue.n_served, weight)
-            for number, entry in enumerate(queue.order(permits), first):
+            weight = self.shares.weight(user)
+            n_over = max(0, self._permits.of_user(user) - weight)
+            first = n_over + min(queue.n_served, weight)
+            for number, entry in enumerate(queue.order(self._permits), first):
                 rounds[number // weight].append(entry.ticket)
         for number in sorted(rounds):
             yield from rounds[number]
-
-    def _shares(self, permits: Permits) -> Shares:
-        """Return the shares of those who wait or have permits."""
-        waiting = (queue.entries for queue in self._users.values())
-        return Shares(chain(permits, *waiting), self.max_weight)
 
 
 class _UserQueue:
@@ -169,8 +188,10 @@ class _UserQueue:
         if not queue:
             del self.entries[caller]
 
-    def take(self, permits: Permits) -> tuple[Caller, QueueEntry]:
-        caller = min(self.entries, key=lambda each: permits.get(each, 0))
+    def take(self, permits: CallerCounts) -> tuple[Caller, QueueEntry]:
+        caller = next(iter(self.entries))
+        if len(self.entries) > 1:
+            caller = min(self.entries, key=permits.of)
         queue = self.entries.pop(caller)
         entry = queue.pop(0)
         if queue:
@@ -179,12 +200,12 @@ class _UserQueue:
         self.n_served += 1
         return caller, entry
 
-    def order(self, permits: Permits) -> Iterable[QueueEntry]:
+    def order(self, permits: CallerCounts) -> Iterable[QueueEntry]:
         if len(self.entries) == 1:
             return next(iter(self.entries.values()))
         rounds = defaultdict[int, list[QueueEntry]](list)
         for caller, queue in self.entries.items():
-            first = max(0, permits.get(caller, 0) - 1)
+            first = max(0, permits.of(caller) - 1)
             for number, entry in enumerate(queue, first):
                 rounds[number].append(entry)
         return chain.from_iterable(rounds[number] for number in sorted(rounds))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from inferd.admission.fair_queue import QueueEntry, permits_of_users
+from inferd.admission.fair_queue import QueueEntry
 from inferd.admission.quota import Charge
 from inferd.admission.shares import NOT_FIRST, First, Shares
 from inferd.backend.caller import NO_CALLER, Caller
@@ -77,10 +77,10 @@ class Preemption(NamedTuple):
 
 def next_preemption(  # noqa: PLR0913  # the state, and every limit
     running: Mapping[int, AdmittedRequest],
-    queues: Sequence[Sequence[AdmittedRequest]],
+    queues: Iterable[Sequence[AdmittedRequest]],
+    shares: Shares,
     *,
     max_active: int,
-    max_weight: int,
     quantum_s: float,
     now: float,
 ) -> Preemption:
@@ -93,37 +93,38 @@ def next_preemption(  # noqa: PLR0913  # the state, and every limit
     Args:
         running: requests that hold a permit, by ticket.
         queues: waiting requests of every caller, all in the order of service.
+        shares: of the permits, among the callers of all these.
         max_active: number of permits.
-        max_weight: users that a gateway counts as at most.
         quantum_s: shortest time before a permit is taken back, in seconds.
         now: seconds, on the clock of the requests' times.
 
     Cost: at most the square of the number of callers, per request being preempted.
     """
+    if len(shares) == 1:  # nobody else waits
+        return Preemption()
     holding = [each for each in running.values() if not each.is_preempting]
     held = Counter(each.traits.caller for each in holding)
-    preempting = {each.traits.caller for each in running.values() if each.is_preempting}
-    waiting = (queue[0].traits.caller for queue in queues)
-    shares = Shares([*held, *preempting, *waiting], max_weight)
-
-    def excess(caller: Caller) -> int:
-        return shares.excess(held.get(caller, 0), max_active, caller)
-
     n_permits = len(running) - len(holding)
-    heads = _heads(queues, held, shares, n_permits=n_permits)
-    callers_over = {caller for caller in held if excess(caller) > 0}
+    heads: Iterable[AdmittedRequest] = (queue[0] for queue in queues)
+    if n_permits:
+        heads = _heads([*queues], held, shares, n_permits=n_permits)
+    callers_over = {
+        each for each, n in held.items() if shares.excess(n, max_active, each) > 0
+    }
     over = [each for each in holding if each.traits.caller in callers_over]
     if not over:
         return Preemption()
-    under = [
+    preempting = {each.traits.caller for each in running.values() if each.is_preempting}
+
+    under = (
         each
         for each in heads
-        if excess(each.traits.caller) < 0
+        if shares.excess(held[each.traits.caller], max_active, each.traits.caller) < 0
         and each.traits.caller not in preempting  # its own request resumes first
-    ]
-    if not under:
+    )
+    may_preempt_at = _may_preempt_at(under, quantum_s)
+    if may_preempt_at == math.inf:
         return Preemption()
-    may_preempt_at = min(_may_preempt_at(each, quantum_s) for each in under)
     at = max(may_preempt_at, min(_end_of_quantum(each, quantum_s) for each in over))
     if at > now:
         return Preemption(at)
@@ -152,11 +153,13 @@ def _heads(
     turns = {user: turn for turn, (user, _) in reversed([*enumerate(callers)])}
     waiting: list[Iterator[AdmittedRequest]] = [iter(queue) for queue in queues]
     heads: list[AdmittedRequest | None] = [next(queue, None) for queue in waiting]
-    of_users = permits_of_users(held)
+    of_users = Counter[int]()
+    for (user, _), n in held.items():
+        of_users[user] += n
 
     def place(index: int) -> tuple[int, int, int]:
         caller = callers[index]
-        n_rounds = of_users.get(caller.user, 0) // shares.weight(caller.user)
+        n_rounds = of_users[caller.user] // shares.weight(caller.user)
         return n_rounds, turns[caller.user], held[caller]
 
     for _ in range(n_permits):
@@ -166,14 +169,19 @@ def _heads(
         index = min(present, key=place)
         held[callers[index]] += 1
         user = callers[index].user
-        of_users[user] = of_users.get(user, 0) + 1
+        of_users[user] += 1
         heads[index] = next(waiting[index], None)
     return [head for head in heads if head is not None]
 
 
-def _may_preempt_at(waiting: AdmittedRequest, quantum_s: float) -> float:
-    """Return when others may be preempted for a request: at once unless it was paused."""
-    return -math.inf if waiting.paused_at is None else waiting.paused_at + quantum_s
+def _may_preempt_at(under: Iterable[AdmittedRequest], quantum_s: float) -> float:
+    """Return when others may be preempted for one of these: at once unless it was paused."""
+    at = math.inf
+    for each in under:
+        if each.paused_at is None:
+            return -math.inf
+        at = min(at, each.paused_at + quantum_s)
+    return at
 
 
 def _end_of_quantum(running: AdmittedRequest, quantum_s: float) -> float:

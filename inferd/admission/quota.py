@@ -76,10 +76,6 @@ class Quota:
             and self._counts.of(caller) + units <= shares.of(self.limit, caller)
         )
 
-    def shares(self, *callers: Caller, max_weight: int) -> Shares:
-        """Return the shares of the callers with any charge, and of the given ones."""
-        return Shares([*self._counts, *callers], max_weight)
-
     def spend(self, charge: Charge) -> None:
         """Add a charge."""
         self._add(charge, 1)

@@ -1,6 +1,5 @@
 """Shares of a limit, by user and then by principal, and counts that they are compared with."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
@@ -18,20 +17,55 @@ class Shares:
     Each user has an equal part; a user with several principals has one for each of them, but
     no more than ``max_weight``, and they divide those equally.
 
+    Cost: ``add``, ``remove`` and each question take constant time.
+
     Args:
         callers: those who use the limit or want to; any may occur more than once.
-        max_weight: the most parts of one user.
+        max_weight: the most parts of one user; may change at any time.
     """
 
-    def __init__(self, callers: Iterable[Caller], max_weight: int) -> None:
-        users = [user for user, _ in {*callers}]
-        self._n_principals = dict.fromkeys(users, 1)
+    def __init__(self, callers: Iterable[Caller] = (), max_weight: int = 1) -> None:
+        self._n_times: dict[Caller, int] = {}
+        self._n_principals: dict[int, int] = {}
         self._max_weight = max_weight
-        self.n_parts = len(self._n_principals)
+        self.n_parts = 0
         """The parts of all users."""
-        if self.n_parts < len(users):  # one has several principals
-            self._n_principals = Counter(users)
-            self.n_parts = sum(map(self.weight, self._n_principals))
+        for caller in callers:
+            self.add(caller)
+
+    def __len__(self) -> int:
+        """Return the number of different callers."""
+        return len(self._n_times)
+
+    def add(self, caller: Caller) -> None:
+        """Count a caller once more."""
+        n_times = self._n_times.get(caller, 0)
+        self._n_times[caller] = n_times + 1
+        if not n_times:
+            n_principals = self._n_principals.get(caller[0], 0)
+            self._n_principals[caller[0]] = n_principals + 1
+            self.n_parts += n_principals < self._max_weight
+
+    def remove(self, caller: Caller) -> None:
+        """Count a caller once less."""
+        n_times = self._n_times.pop(caller) - 1
+        if n_times:
+            self._n_times[caller] = n_times
+            return
+        n_principals = self._n_principals.pop(caller[0]) - 1
+        self.n_parts -= n_principals < self._max_weight
+        if n_principals:
+            self._n_principals[caller[0]] = n_principals
+
+    @property
+    def max_weight(self) -> int:
+        """The most parts of one user."""
+        return self._max_weight
+
+    @max_weight.setter
+    def max_weight(self, max_weight: int) -> None:
+        self._max_weight = max_weight
+        self.n_parts = sum(map(self.weight, self._n_principals))
 
     def weight(self, user: int) -> int:
         """Return the number of parts of a user."""

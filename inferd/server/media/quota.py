@@ -48,11 +48,20 @@ class MediaQuota:
         gateway_weight: int = GATEWAY_WEIGHT,
     ) -> None:
         self.limits = limits
-        self.gateway_weight = gateway_weight
+        self._shares = Shares(max_weight=gateway_weight)  # of those who have media
         self._bytes = Quota(limits.max_media_bytes)
         self._files = Quota(n_files)
         self._depth = depth
         self._requests = CallerCounts()
+
+    @property
+    def gateway_weight(self) -> int:
+        """The users that a gateway counts as at most."""
+        return self._shares.max_weight
+
+    @gateway_weight.setter
+    def gateway_weight(self, gateway_weight: int) -> None:
+        self._shares.max_weight = gateway_weight
 
     @property
     def held_bytes(self) -> int:
@@ -87,12 +96,13 @@ class MediaQuota:
         charges = _Charges(
             Charge(caller, n_bytes, first), Charge(caller, n_files, first)
         )
-        shares = Shares([*self._requests, caller], self.gateway_weight)
+        self._shares.add(caller)
         if not (
             n_files <= self._files.limit
-            and self._bytes.fits(charges.n_bytes, shares)
-            and self._files.fits(charges.files, shares)
+            and self._bytes.fits(charges.n_bytes, self._shares)
+            and self._files.fits(charges.files, self._shares)
         ):
+            self._shares.remove(caller)
             raise QueueFullError(depth=self._depth())
         self._bytes.spend(charges.n_bytes)
         self._files.spend(charges.files)
@@ -103,6 +113,7 @@ class MediaQuota:
         """Release the quota of a request."""
         self._bytes.release(charges.n_bytes)
         self._files.release(charges.files)
+        self._shares.remove(charges.files.caller)
         self._requests.add(charges.files.caller, -1)
 
 

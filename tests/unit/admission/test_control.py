@@ -368,8 +368,13 @@ class AdmissionMachine(RuleBasedStateMachine):
         ):
             assert getattr(self.gate, name) == 0
         assert vars(self.gate._users) == vars(UserRequests())
-        for name in ("_requests", "_running", "_n_permits"):
-            assert not getattr(self.gate, name)
+        for kept in (
+            self.gate._requests,
+            self.gate._running,
+            self.gate._queue.shares,
+            self.gate._backlog._shares,
+        ):
+            assert not kept
 
 
 AdmissionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50)

@@ -10,6 +10,7 @@ from inferd.admission.preemption import (
     RequestTraits,
     next_preemption,
 )
+from inferd.admission.shares import Shares
 from inferd.backend.caller import Caller
 from tests.unit.admission.schedules import QUANTUM_S, Schedule, Visit
 
@@ -98,7 +99,7 @@ def test_one_who_comes_waits_for_the_end_of_a_quantum_and_no_longer():
 
 def test_where_nobody_waits_nothing_is_due():
     assert (
-        next_preemption({}, [], max_active=1, max_weight=1, quantum_s=1.0, now=0.0)
+        next_preemption({}, [], Shares(), max_active=1, quantum_s=1.0, now=0.0)
         == Preemption()
     )
 
@@ -111,7 +112,8 @@ def request(ticket: int, uid: int, started_at: float | None = None) -> AdmittedR
 def test_who_has_most_pays_first_however_long_others_have_run():
     running = {1: request(1, 1, 0.0), 2: request(2, 2, 5.0), 3: request(3, 2, 6.0)}
     lines = [[request(4, 3)], [request(5, 4)]]
+    shares = Shares(map(Caller, range(1, 5)))
     found = next_preemption(
-        running, lines, max_active=3, max_weight=1, quantum_s=1.0, now=9.0
+        running, lines, shares, max_active=3, quantum_s=1.0, now=9.0
     )
     assert found.ticket == 3
