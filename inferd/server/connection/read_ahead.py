@@ -146,9 +146,12 @@ def route_append(
 
 
 def cancel_matching(line: CancelLine, contexts: Sequence[RequestContext]) -> None:
-    """Cancel the requests of an id and a principal."""
+    """Cancel the requests of an id and a principal, unless they are cancelled already.
+
+    A client may send any number of cancels while its requests wait to end.
+    """
     for context in contexts:
-        if _is_meant(line, context):
+        if not context.is_cancelled and _is_meant(line, context):
             context.cancel()
 
 
