@@ -41,6 +41,20 @@ class BridgeMetrics:
             "Requests whose client closed the connection before the answer was complete.",
             registry=self._registry,
         )
+        self._principals = CollectorRegistry()
+        """What is counted by principal: the names of tokens, which are bounded."""
+        self._requests_by_principal = Counter(
+            "inferd_bridge_principal_requests",
+            "HTTP requests by the name of the token that they came with.",
+            ("principal",),
+            registry=self._principals,
+        )
+        self._tokens_by_principal = Counter(
+            "inferd_bridge_principal_tokens",
+            "Tokens of prompts and answers by the name of the token.",
+            ("principal",),
+            registry=self._principals,
+        )
         self._seconds = Histogram(
             "inferd_bridge_request_seconds",
             "Seconds from a request's head to the end of its answer.",
@@ -51,8 +65,12 @@ class BridgeMetrics:
         """Add a number that is read when it is asked for."""
         Gauge(name, text, registry=self._registry).set_function(read)
 
-    def request_ended(self, route: str, status: int, seconds: float) -> None:
+    def request_ended(
+        self, route: str, status: int, seconds: float, principal: str = ""
+    ) -> None:
         """Count a request; status 0 is a client that hung up."""
+        if principal:
+            self._requests_by_principal.labels(principal).inc()
         if status:
             self._requests.labels(route or "none", str(status)).inc()
         else:
@@ -63,10 +81,17 @@ class BridgeMetrics:
         """Count a failure by its code."""
         self._failures.labels(code).inc()
 
-    def tokens_used(self, route: str, n_tokens: int) -> None:
+    def tokens_used(self, route: str, n_tokens: int, principal: str = "") -> None:
         """Count tokens."""
+        if principal and n_tokens:
+            self._tokens_by_principal.labels(principal).inc(n_tokens)
         self._tokens.labels(route or "none").inc(n_tokens)
 
-    def text(self) -> bytes:
-        """Write all metrics."""
-        return generate_latest(self._registry)
+    def text(self, *, by_principal: bool = False) -> bytes:
+        """Write the metrics.
+
+        Args:
+            by_principal: whether also what is counted by principal.
+        """
+        text = generate_latest(self._registry)
+        return text + generate_latest(self._principals) if by_principal else text

@@ -35,6 +35,7 @@ from inferd.bridge.identity.usage_file import (
 )
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.upstream.daemon import DaemonClient
+from inferd.bridge.upstream.helper import HelperClient
 from inferd.config.bridge import BridgeSettings
 from inferd.service.notify import ServiceNotifier
 
@@ -123,7 +124,8 @@ class _Bridge:
         )
         own_uid = os.geteuid() if settings.own_user else None
         callers = Callers(ApiTokens(tokens), own_uid, self._quota)
-        app = BridgeApp(daemon, callers, rules, settings, log)
+        helper = HelperClient(options.directory)
+        app = BridgeApp(daemon, callers, rules, settings, log, helper=helper)
         self._server = HttpServer(app, settings, tls, self._tell_bug)
         for name, text, read in (
             ("running", "Requests with the daemon.", lambda: daemon.n_requests),

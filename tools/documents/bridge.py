@@ -12,6 +12,7 @@ TITLES = {
     "openai": "OpenAI's API",
     "anthropic": "Anthropic's API",
     "whisper": "The API of whisper.cpp's server",
+    "admin": "Models and the daemon, managed over HTTP",
 }
 INTRO = """
 What the HTTP bridge does with each field of a request.
@@ -27,11 +28,24 @@ def api_references() -> dict[str, str]:
 
 def reference(api: Api) -> str:
     """Write the reference of one API."""
+    tables = [operation.table for operation in api.operations]
+    tables += [operation.table for operation in api.managed if operation.table]
     sections = [
-        f"## `{operation.table.title}`\n\n"
-        + table(("field", "what becomes of it", ""), rows(operation.table.fields))
-        for operation in api.operations
+        f"## `{fields.title}`\n\n"
+        + table(("field", "what becomes of it", ""), rows(fields.fields))
+        for fields in tables
     ]
+    if api.managed:
+        heads = ("route", "scope", "what it does")
+        listed = [
+            (
+                f"`{each.method} {each.path.replace(':path', '')}`",
+                each.scope,
+                each.summary,
+            )
+            for each in api.managed
+        ]
+        sections.insert(0, f"## Routes\n\n{table(heads, listed)}")
     return NOTE + f"# {TITLES[api.name]}\n{INTRO}\n" + "\n".join(sections)
 
 

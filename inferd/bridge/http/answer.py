@@ -1,28 +1,61 @@
-"""Have the daemon answer a question, and send the answer as it comes."""
+"""Send an answer as its frames come."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.translation.failures import BridgeError
-from inferd.bridge.translation.question import DaemonFrame, Question, StreamForm
-from inferd.bridge.upstream.daemon import DaemonClient
+from inferd.bridge.translation.question import StreamForm
 from inferd.limits.bridge import KEEP_ALIVE_S, QUIET_START_S
 from inferd.wire.responses import ProgressFrame
 
 POSITION_HEADER: Final = "x-inferd-queue-position"
 """The position in the daemon's queue that a request had at first; only if it waited."""
 
+F_contra = TypeVar("F_contra", contravariant=True)
+
+
+class FrameAnswer(Protocol[F_contra]):
+    """The form of an answer, as of the daemon or of the helper."""
+
+    def add(self, frame: F_contra) -> Iterator[bytes]:
+        """Take a frame; yield the parts of a streamed answer that follow from it."""
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the parts that end a streamed answer."""
+
+    def whole(self) -> bytes:
+        """Return the body of an answer that is not streamed."""
+
+
+class Translated(Protocol[F_contra]):
+    """A translated request."""
+
+    @property
+    def answer(self) -> FrameAnswer[F_contra]:
+        """The form of its answer."""
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether that is a stream."""
+
+    @property
+    def content_type(self) -> str:
+        """Media type of an answer that is not streamed."""
+
+    @property
+    def failure_event(self) -> Callable[[BridgeError], bytes] | None:
+        """The event that ends the stream if it fails; ``None`` for that of the API."""
+
 
 async def answer(
     exchange: HttpExchange,
-    question: Question,
-    daemon: DaemonClient,
-    principal: str,
+    question: Translated[F_contra],
+    answered: AsyncGenerator[F_contra, None],
     form: StreamForm | None,
 ) -> None:
     """Answer a request; the caller cancels it when the client hangs up.
@@ -30,14 +63,13 @@ async def answer(
     Args:
         exchange: the request.
         question: what it asks.
-        daemon: answers.
-        principal: who asks.
+        answered: the frames of the answer; they are closed at the end.
         form: of a streamed answer.
 
     Raises:
         BridgeError: it failed, and nothing has been sent yet.
     """
-    async with aclosing(_noting(exchange, daemon.ask(question, principal))) as frames:
+    async with aclosing(_noting(exchange, answered)) as frames:
         if question.is_streamed and form is not None:
             await _Streaming(exchange, question, form).run(frames)
             return
@@ -50,8 +82,8 @@ async def answer(
 
 
 async def _noting(
-    exchange: HttpExchange, frames: AsyncGenerator[DaemonFrame, None]
-) -> AsyncGenerator[DaemonFrame, None]:
+    exchange: HttpExchange, frames: AsyncGenerator[F_contra, None]
+) -> AsyncGenerator[F_contra, None]:
     """Pass frames on; note the position in the daemon's queue at which the request began."""
     async with aclosing(frames):
         async for frame in frames:
@@ -66,7 +98,7 @@ def timing(exchange: HttpExchange) -> dict[str, str]:
 
 
 @dataclass
-class _Streaming:
+class _Streaming(Generic[F_contra]):
     """Sends the events of an answer.
 
     The status line is sent with the first of them, or after ``QUIET_START_S``; then a
@@ -74,13 +106,13 @@ class _Streaming:
     """
 
     exchange: HttpExchange
-    question: Question
+    question: Translated[F_contra]
     form: StreamForm
     _writing: trio.Lock = field(default_factory=trio.Lock)
     _last: float = field(default_factory=trio.current_time)
     """When something was sent; at first, when the request came."""
 
-    async def run(self, frames: AsyncGenerator[DaemonFrame, None]) -> None:
+    async def run(self, frames: AsyncGenerator[F_contra, None]) -> None:
         failure: BridgeError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_alive)
@@ -98,7 +130,7 @@ class _Streaming:
             await self._write(tell(failure))
         await self.exchange.end_stream()
 
-    async def _send_all(self, frames: AsyncGenerator[DaemonFrame, None]) -> None:
+    async def _send_all(self, frames: AsyncGenerator[F_contra, None]) -> None:
         async for frame in frames:
             for data in self.question.answer.add(frame):
                 await self._write(data)

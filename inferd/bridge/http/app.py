@@ -2,9 +2,8 @@
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -17,6 +16,13 @@ from inferd import __version__
 from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.bridge.apis import APIS, api_of
 from inferd.bridge.http.answer import answer
+from inferd.bridge.http.endpoint import (
+    EXCHANGE,
+    Handler,
+    RouteEndpoint,
+    failure_headers,
+    routing_failure,
+)
 from inferd.bridge.http.exchange import HangUpError, HttpExchange
 from inferd.bridge.http.guard import (
     HeadRules,
@@ -30,28 +36,22 @@ from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
 from inferd.bridge.openapi.document import describe
-from inferd.bridge.openapi.route import ANY_OBJECT, JSON, HttpRoute
+from inferd.bridge.openapi.route import HttpRoute
+from inferd.bridge.openapi.routes import (
+    managed_routes,
+    model_routes,
+    operation_routes,
+    own_route,
+)
 from inferd.bridge.translation.api import Api, FormOperation, Operation
+from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.upstream.daemon import DaemonClient
+from inferd.bridge.upstream.helper import HelperClient
 from inferd.config.bridge import BridgeSettings
 
-EXCHANGE: Final = "inferd.exchange"
-"""Key of a scope under which routes find the exchange."""
 UNENFORCED_HEADER: Final = "x-inferd-unenforced"
 """Names what a request asks for and an answer need not keep."""
-_OF_THE_DAEMON: Final = (
-    Reason.UNKNOWN_FIELD,
-    Reason.UNSUPPORTED,
-    Reason.CONTEXT_OVERFLOW,
-    Reason.MODEL_NOT_FOUND,
-    Reason.CANCELLED,
-    Reason.DEADLINE,
-)
-"""Why the daemon or a translation may refuse a request."""
-DEPTH_HEADER: Final = "x-inferd-queue-depth"
-"""The requests that wait in the daemon, where its queue is full."""
-Handler = Callable[[HttpExchange, Mapping[str, str]], Awaitable[None]]
 
 
 class BridgeApp:
@@ -63,6 +63,7 @@ class BridgeApp:
         rules: for the heads of requests.
         settings: the bounds.
         log: gets a line for each request.
+        helper: answers requests to manage models; ``None`` for the one of this user.
         apis: that are served.
     """
 
@@ -74,9 +75,11 @@ class BridgeApp:
         settings: BridgeSettings,
         log: BridgeLog,
         *,
+        helper: HelperClient | None = None,
         apis: Sequence[Api] = APIS,
     ) -> None:
         self._daemon = daemon
+        self._helper = helper or HelperClient(None)
         self._callers = callers
         self._rules = rules
         self._settings = settings
@@ -131,7 +134,7 @@ class BridgeApp:
         except BridgeError as error:
             await self._fail(exchange, error)
         except HTTPException as error:
-            await self._fail(exchange, _routing_failure(error))
+            await self._fail(exchange, routing_failure(error))
         except Exception as error:  # noqa: BLE001  # a bug: told without its text
             self._log.write(
                 "error",
@@ -162,19 +165,8 @@ class BridgeApp:
         exchange.error = failure.reason.value
         if exchange.has_begun:
             return
-        headers: dict[str, str] = {}
-        if failure.queue_depth is not None:
-            headers[DEPTH_HEADER] = str(failure.queue_depth)
-        if failure.retry_after_s is not None:
-            headers["retry-after"] = str(
-                max(1, -(-int(failure.retry_after_s * 10) // 10))
-            )
-        if failure.reason is Reason.UNAUTHENTICATED:
-            headers["www-authenticate"] = "Bearer"
-        if failure.allow:
-            headers["allow"] = failure.allow
         body = self._api_for(exchange).error_body(failure)
-        await exchange.respond(failure.status, body, headers=headers)
+        await exchange.respond(failure.status, body, headers=failure_headers(failure))
 
     def _api_for(self, exchange: HttpExchange) -> Api:
         names = {name.decode("latin-1").lower() for name, _ in exchange.headers}
@@ -197,25 +189,31 @@ class BridgeApp:
             tokens=exchange.n_tokens or None,
             ms=round(elapsed_ms, 1),
         )
-        self.metrics.request_ended(exchange.route, exchange.status, elapsed_ms / 1000)
+        self.metrics.request_ended(
+            exchange.route,
+            exchange.status,
+            elapsed_ms / 1000,
+            caller.principal if caller else "",
+        )
         if exchange.error:
             self.metrics.request_failed(exchange.error)
 
     # --- routes -----------------------------------------------------------------------
 
     def _routes(self) -> Iterator[tuple[HttpRoute, Handler]]:
-        yield self._own("/health", "Tell that the bridge runs"), self._health
+        own = partial(own_route, self._apis)
+        yield own("/health", "Tell that the bridge runs"), self._health
         yield (
-            self._own(
+            own(
                 "/ready",
                 "Tell whether the daemon answers",
                 reasons=(Reason.UNAVAILABLE,),
             ),
             self._ready,
         )
-        yield self._own("/openapi.json", "Describe all routes"), self._describe
+        yield own("/openapi.json", "Describe all routes"), self._describe
         yield (
-            self._own(
+            own(
                 "/metrics",
                 "Return the metrics of the bridge",
                 scope="inference",
@@ -224,69 +222,23 @@ class BridgeApp:
             self._metrics,
         )
         yield (
-            self._own("/server_info", "Describe the bridge", scope="inference"),
+            own("/server_info", "Describe the bridge", scope="inference"),
             self._server_info,
         )
         for api in self._apis:
             yield from self._routes_of(api)
 
     def _routes_of(self, api: Api) -> Iterator[tuple[HttpRoute, Handler]]:
-        for operation in api.operations:
-            for path in (operation.path, *operation.also):
-                route = HttpRoute(
-                    path=path,
-                    name=operation.path,
-                    method="POST",
-                    summary=f"Answer a request of the API {api.name}",
-                    scope="inference",
-                    apis=(api,),
-                    operation=operation,
-                    reasons=_OF_THE_DAEMON,
-                )
-                yield route, partial(self._ask, operation)
-        name, below = api.models_path, "/{model:path}"
-        for path in filter(None, (name, *api.models_also)):
-            forms = self._forms(path)
-            listed = self._own(path, "List the models", scope="inference", apis=forms)
-            yield replace(listed, name=name), self._list_models
-            shown = self._own(
-                path + below,
-                "Describe a model",
-                scope="inference",
-                apis=forms,
-                reasons=(Reason.MODEL_NOT_FOUND,),
-            )
-            yield replace(shown, name=name + below), self._show_model
-
-    def _forms(self, path: str) -> tuple[Api, ...]:
-        """List the APIs in whose form a path may be answered: a header may choose."""
-        found = [api_of(path, (), self._apis)]
-        found += [api for api in self._apis if api.own_header]
-        return tuple({api.name: api for api in found}.values())
-
-    def _own(  # noqa: PLR0913  # what a route may have
-        self,
-        path: str,
-        summary: str,
-        *,
-        scope: Scope | None = None,
-        apis: tuple[Api, ...] = (),
-        answers: Mapping[str, object] | None = None,
-        reasons: tuple[Reason, ...] = (),
-    ) -> HttpRoute:
-        """Make the record of a route that is not an operation's."""
-        return HttpRoute(
-            path=path,
-            method="GET",
-            summary=summary,
-            scope=scope,
-            apis=apis or self._forms(path),
-            answers=answers or {JSON: ANY_OBJECT},
-            reasons=reasons,
-        )
+        for route, operation in operation_routes(api):
+            yield route, partial(self._ask, operation)
+        for route, managed in managed_routes(api):
+            yield route, partial(self._manage, managed)
+        for listed, shown in model_routes(api, self._apis):
+            yield listed, self._list_models
+            yield shown, self._show_model
 
     def _endpoint(self, route: HttpRoute, handler: Handler) -> Route:
-        endpoint = _RouteEndpoint(route, handler, self._identify)
+        endpoint = RouteEndpoint(route, handler, self._identify)
         return Route(route.path, endpoint, methods=[route.method])
 
     async def _identify(self, exchange: HttpExchange, scope: Scope) -> None:
@@ -325,16 +277,26 @@ class BridgeApp:
             with self._callers.spending(caller, n_most, lambda: cost.n_tokens):
                 exchange.extra_headers.update(self._limit_headers(caller))
                 async with exchange.ended_by_hang_up():
-                    await answer(
-                        exchange,
-                        question,
-                        self._daemon,
-                        caller.principal,
-                        operation.stream,
-                    )
+                    frames = self._daemon.ask(question, caller.principal)
+                    await answer(exchange, question, frames, operation.stream)
         finally:
             exchange.n_tokens = cost.n_tokens
-            self.metrics.tokens_used(exchange.route, cost.n_tokens)
+            self.metrics.tokens_used(exchange.route, cost.n_tokens, caller.principal)
+
+    async def _manage(
+        self,
+        operation: ManagedOperation,
+        exchange: HttpExchange,
+        named: Mapping[str, str],
+    ) -> None:
+        """Have the helper answer a request."""
+        caller = exchange.caller
+        assert caller is not None  # noqa: S101  # the route has a scope
+        body = await exchange.read_body() if operation.table is not None else b""
+        errand = operation.ask(body, named, caller.principal)
+        async with exchange.ended_by_hang_up():
+            frames = self._helper.ask(errand.request)
+            await answer(exchange, errand, frames, operation.stream)
 
     def _limit_headers(self, caller: HttpCaller) -> dict[str, str]:
         """Return what is left for a caller once this request is counted.
@@ -388,7 +350,11 @@ class BridgeApp:
         await exchange.respond(200, b'{"status":"ready"}')
 
     async def _metrics(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
-        await exchange.respond(200, self.metrics.text(), CONTENT_TYPE)
+        """Answer with the metrics; who asks what is for those who manage the bridge."""
+        caller = exchange.caller
+        is_admin = caller is not None and "admin" in caller.scopes
+        text = self.metrics.text(by_principal=is_admin)
+        await exchange.respond(200, text, CONTENT_TYPE)
 
     async def _server_info(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
         fields = {
@@ -399,35 +365,3 @@ class BridgeApp:
             "max_requests": self._daemon.places.limit,
         }
         await exchange.respond(200, msgspec.json.encode(fields))
-
-
-class _RouteEndpoint:
-    """A route's handler, behind the check of who asks."""
-
-    def __init__(
-        self,
-        route: HttpRoute,
-        handler: Handler,
-        identify: Callable[[HttpExchange, Scope], Awaitable[None]],
-    ) -> None:
-        self._route = route
-        self._handler = handler
-        self._identify = identify
-
-    async def __call__(self, scope: AsgiScope, _: Receive, __: Send) -> None:
-        exchange = scope[EXCHANGE]
-        assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
-        exchange.route = self._route.name or self._route.path
-        if self._route.scope is not None:
-            await self._identify(exchange, self._route.scope)
-        await self._handler(exchange, scope["path_params"])
-
-
-def _routing_failure(error: HTTPException) -> BridgeError:
-    """Return the failure of a request that no route takes."""
-    if error.status_code == 405:  # noqa: PLR2004  # HTTP's number
-        allow = (error.headers or {}).get("Allow", "")
-        return BridgeError(
-            Reason.METHOD_NOT_ALLOWED, f"the route takes {allow}", allow=allow
-        )
-    return BridgeError(Reason.ROUTE_NOT_FOUND, "there is no such route")

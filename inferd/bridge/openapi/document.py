@@ -44,6 +44,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     429: "Too many requests, or the tokens of the day are used up",
     500: "A bug; the log of the bridge has it under the id of the request",
     501: "The bridge is not set up for this",
+    502: "The helper or the daemon could not do it, and says why",
     503: "What answers is not ready",
     504: "The deadline of the request has passed",
 }
@@ -108,7 +109,7 @@ def _operation(route: HttpRoute, schemas: Schemas) -> Schema:
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in names
         ]
-    if route.operation is not None:
+    if route.operation is not None and route.operation.table is not None:
         schema = request_schema(route.operation, schemas)
         content = {route.operation.content_type: {"schema": schema}}
         described["requestBody"] = {"required": True, "content": content}

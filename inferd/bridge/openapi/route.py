@@ -6,6 +6,7 @@ from typing import Final
 
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.translation.api import Api, FormOperation, Operation
+from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import Reason
 
 JSON: Final = "application/json"
@@ -27,6 +28,25 @@ _OF_BODIES: Final = (
 )
 """Failures of routes that read a body."""
 
+OF_THE_DAEMON: Final = (
+    Reason.UNKNOWN_FIELD,
+    Reason.UNSUPPORTED,
+    Reason.CONTEXT_OVERFLOW,
+    Reason.MODEL_NOT_FOUND,
+    Reason.CANCELLED,
+    Reason.DEADLINE,
+)
+"""Why the daemon or a translation may refuse a request."""
+OF_THE_HELPER: Final = (
+    Reason.UNKNOWN_FIELD,
+    Reason.MODEL_NOT_FOUND,
+    Reason.TOO_LARGE,
+    Reason.QUEUE_FULL,
+    Reason.NOT_CONFIGURED,
+    Reason.NOT_DONE,
+)
+"""Why the helper may refuse a request."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRoute:
@@ -43,7 +63,7 @@ class HttpRoute:
     """What the token of a caller must allow; ``None`` where nobody is asked for."""
     apis: tuple[Api, ...]
     """In whose form failures are told; several where a header decides."""
-    operation: Operation | FormOperation | None = None
+    operation: Operation | FormOperation | ManagedOperation | None = None
     """Whose requests it takes, if it takes any."""
     answers: Mapping[str, object] = field(default_factory=lambda: {JSON: ANY_OBJECT})
     """The type of the body with status 200, by its media type."""
@@ -51,9 +71,14 @@ class HttpRoute:
     """Why it fails, beside what any route of its sort fails for."""
 
     @property
+    def takes_body(self) -> bool:
+        """Whether its requests have a body."""
+        return self.operation is not None and self.operation.table is not None
+
+    @property
     def failures(self) -> tuple[Reason, ...]:
         """Why a request may fail, each reason once."""
         found = [*_OF_HEADS, *self.reasons]
         found += _OF_CALLERS if self.scope else ()
-        found += _OF_BODIES if self.operation else ()
+        found += _OF_BODIES if self.takes_body else ()
         return tuple(dict.fromkeys(found))

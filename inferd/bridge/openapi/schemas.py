@@ -7,6 +7,7 @@ import msgspec
 
 from inferd.bridge.recordings.form import FILE
 from inferd.bridge.translation.api import FormOperation, Operation
+from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.fields import Field, Use
 
 Schema = dict[str, object]
@@ -57,7 +58,9 @@ def _of_any(kind: type) -> Schema:
     return {"description": "Any value."}  # the library takes an empty one as none
 
 
-def request_schema(operation: Operation | FormOperation, schemas: Schemas) -> Schema:
+def request_schema(
+    operation: Operation | FormOperation | ManagedOperation, schemas: Schemas
+) -> Schema:
     """Return the schema of an operation's requests.
 
     A field has the schema of its type if it is honoured, any value if it is ignored, and the
@@ -72,7 +75,7 @@ def request_schema(operation: Operation | FormOperation, schemas: Schemas) -> Sc
         field.name: _field_schema(
             field, honoured.get(field.name, {}), is_required=field.name in required
         )
-        for field in operation.table.fields
+        for field in (operation.table.fields if operation.table else ())
     }
     return {
         "type": "object",

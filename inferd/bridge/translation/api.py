@@ -7,6 +7,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from inferd.bridge.recordings.form import Form
+from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.fields import FieldTable
 from inferd.bridge.translation.question import Asked, Question, StreamForm
@@ -86,7 +87,9 @@ class Api:
     """Beginnings of its paths; failures below them have its form."""
     own_header: str = ""
     """A header that its clients alone send, by which paths that APIs share are told apart."""
-    operations: Sequence[Operation | FormOperation]
+    operations: Sequence[Operation | FormOperation] = ()
+    managed: Sequence[ManagedOperation] = ()
+    """Routes that the helper answers."""
     error_body: Callable[[BridgeError], bytes]
     """The body of a failure."""
     failure: object = dict[str, object]

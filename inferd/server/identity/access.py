@@ -92,16 +92,25 @@ def load_access(
         if setting is not None:
             rules[surface.socket] = _rule(surface.name, setting)
     gateways = () if settings.gateways is None else settings.gateways.uids
-    return Access(rules, _uids("access.gateways.uids", gateways))
+    return Access(rules, uids_of("access.gateways.uids", gateways))
 
 
-def _uids(key: str, accounts: Sequence[Account]) -> frozenset[int]:
+def uids_of(key: str, accounts: Sequence[Account]) -> frozenset[int]:
+    """Resolve users to numbers.
+
+    Args:
+        key: of the setting that names them.
+        accounts: their numbers or names.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
     return _numbers(key, accounts, lambda name: pwd.getpwnam(name).pw_uid)
 
 
 def _rule(key: str, rule: AccessRule) -> Rule:
     return Rule(
-        uids=_uids(f"access.{key}.uids", rule.uids),
+        uids=uids_of(f"access.{key}.uids", rule.uids),
         gids=_numbers(
             f"access.{key}.gids", rule.gids, lambda name: grp.getgrnam(name).gr_gid
         ),

@@ -18,6 +18,8 @@ from inferd.config.bridge import BridgeSettings
 
 ASKED = Asked(request_id="req_1", created_s=0, default_max_tokens=10)
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
+OTHERS = (Reason.METHOD_NOT_ALLOWED, Reason.NOT_CONFIGURED, Reason.NOT_DONE)
+"""Why requests fail that the daemon does not answer."""
 HI = [{"role": "user", "content": "hi"}]
 BODIES: list[tuple[str, dict[str, Any]]] = [
     (CHAT, {"messages": HI}),
@@ -99,11 +101,7 @@ def test_who_asks_and_what_may_be_told_follow_from_the_route(document):
     assert "security" not in document["paths"]["/health"]["get"]
     assert set(chat["responses"]) == {
         "200",
-        *(
-            str(STATUS[reason])
-            for reason in Reason
-            if reason is not Reason.METHOD_NOT_ALLOWED
-        ),
+        *(str(STATUS[reason]) for reason in Reason if reason not in OTHERS),
     }
     assert chat["responses"]["200"]["content"].keys() == {
         "application/json",
@@ -152,9 +150,9 @@ def test_a_body_fits_its_schema_as_it_is_taken_or_refused(document, path, body):
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 @pytest.mark.parametrize("reason", Reason)
 def test_a_failure_has_the_form_that_is_described(document, api, reason):
-    path = api.operations[0].path
-    told = document["paths"][path]["post"]["responses"]["400"]
-    schema = told["content"]["application/json"]["schema"]
+    path = [*api.operations, *api.managed][0].path
+    operation = next(iter(document["paths"][path].values()))
+    schema = operation["responses"]["400"]["content"]["application/json"]["schema"]
     validator = jsonschema_rs.validator_for(
         {**schema, "components": document["components"]}
     )

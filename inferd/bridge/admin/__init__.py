@@ -1,0 +1,1 @@
+"""Routes of our own with which models of the store and of the daemon are managed; pure."""

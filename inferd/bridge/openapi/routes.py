@@ -1,0 +1,95 @@
+"""The records of routes that follow from those of APIs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from inferd.bridge.apis import api_of
+from inferd.bridge.identity.token import Scope
+from inferd.bridge.openapi.route import (
+    ANY_OBJECT,
+    JSON,
+    OF_THE_DAEMON,
+    OF_THE_HELPER,
+    HttpRoute,
+)
+from inferd.bridge.translation.api import Api, FormOperation, Operation
+from inferd.bridge.translation.errand import ManagedOperation
+from inferd.bridge.translation.failures import Reason
+
+
+def forms_of(path: str, apis: Sequence[Api]) -> tuple[Api, ...]:
+    """List the APIs in whose form a path may be answered: a header may choose."""
+    found = [api_of(path, (), apis), *(api for api in apis if api.own_header)]
+    return tuple({api.name: api for api in found}.values())
+
+
+def own_route(  # noqa: PLR0913  # what a route may have
+    apis: Sequence[Api],
+    path: str,
+    summary: str,
+    *,
+    scope: Scope | None = None,
+    answers: Mapping[str, object] | None = None,
+    reasons: tuple[Reason, ...] = (),
+) -> HttpRoute:
+    """Make the record of a route that no API has as an operation."""
+    return HttpRoute(
+        path=path,
+        method="GET",
+        summary=summary,
+        scope=scope,
+        apis=forms_of(path, apis),
+        answers=answers or {JSON: ANY_OBJECT},
+        reasons=reasons,
+    )
+
+
+def operation_routes(
+    api: Api,
+) -> Iterator[tuple[HttpRoute, Operation | FormOperation]]:
+    """Give the routes of an API that the daemon answers."""
+    for operation in api.operations:
+        for path in (operation.path, *operation.also):
+            route = HttpRoute(
+                path=path,
+                name=operation.path,
+                method="POST",
+                summary=f"Answer a request of the API {api.name}",
+                scope="inference",
+                apis=(api,),
+                operation=operation,
+                reasons=OF_THE_DAEMON,
+            )
+            yield route, operation
+
+
+def managed_routes(api: Api) -> Iterator[tuple[HttpRoute, ManagedOperation]]:
+    """Give the routes of an API that the helper answers."""
+    for operation in api.managed:
+        route = HttpRoute(
+            path=operation.path,
+            method=operation.method,
+            summary=operation.summary,
+            scope=operation.scope,
+            apis=(api,),
+            operation=operation,
+            reasons=OF_THE_HELPER,
+        )
+        yield route, operation
+
+
+def model_routes(
+    api: Api, apis: Sequence[Api]
+) -> Iterator[tuple[HttpRoute, HttpRoute]]:
+    """Give the routes of an API's lists of models, each with that of one model."""
+    name, below = api.models_path, "/{model:path}"
+    for path in filter(None, (name, *api.models_also)):
+        listed = own_route(apis, path, "List the models", scope="inference")
+        shown = own_route(
+            apis,
+            path + below,
+            "Describe a model",
+            scope="inference",
+            reasons=(Reason.MODEL_NOT_FOUND,),
+        )
+        yield replace(listed, name=name), replace(shown, name=name + below)
