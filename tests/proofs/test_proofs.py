@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from proofs import first_answer, pulls
+from proofs import first_answer, llama_server, pulls
 from proofs.catalogue import BY_KEY
 from proofs.ends import LIES, STRIKES
 from torture.outcome import Context, Size, Verdict
@@ -35,3 +35,9 @@ def test_pulls_that_end_at_any_byte_leave_the_store_whole(capsys):
 @pytest.mark.model
 def test_three_commands_lead_from_nothing_to_an_answer(capsys):
     assert held(first_answer.KEY, capsys).counts == {"commands": 3}
+
+
+@pytest.mark.model
+def test_cases_of_llama_cpps_server_pass_at_the_bridge(capsys):
+    counts = held(llama_server.KEY, capsys).counts
+    assert (counts["cases"], counts["differ"], counts["failed"]) == (8, 1, 0)

@@ -8,6 +8,7 @@ from inferd.bridge.anthropic.content import (
     Content,
     FileSource,
     ImageContent,
+    Plain,
     RedactedContent,
     ResultContent,
     TextContent,
@@ -50,7 +51,7 @@ class AssistantTurn(Strict, frozen=True, tag_field="role", tag="assistant"):
 class SystemTurn(Strict, frozen=True, tag_field="role", tag="system"):
     """Instructions within the conversation."""
 
-    content: str | list[TextContent]
+    content: str | list[Plain]
 
 
 Turn = UserTurn | AssistantTurn | SystemTurn

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from inferd.bridge.anthropic.answer import MessageAnswer, MessageForm
-from inferd.bridge.anthropic.content import TextContent
+from inferd.bridge.anthropic.content import Plain
 from inferd.bridge.anthropic.count import CountAnswer
 from inferd.bridge.anthropic.messages import AssistantTurn, Turn, to_messages
 from inferd.bridge.anthropic.system import to_system
@@ -59,7 +59,7 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
 
     messages: list[Turn]
     model: str | None = None
-    system: str | list[TextContent] = ""
+    system: str | list[Plain] = ""
     tools: list[object] = []
     tool_choice: MessageToolChoice | None = None
     thinking: ThinkingConfig | None = None

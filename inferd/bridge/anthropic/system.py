@@ -1,9 +1,10 @@
 """The system prompt, without the line that coding agents put at its head."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from inferd.bridge.anthropic.content import TextContent
+from inferd.bridge.anthropic.content import Plain, TextContent
+from inferd.bridge.translation.prompt import unsupported_part
 from inferd.wire.blocks import Message, TextBlock
 
 BILLING_HEADER: Final = "x-anthropic-billing-header:"
@@ -12,13 +13,25 @@ Its values change with each turn, and it tells the model nothing: with it, no tu
 the prefix of the one before, and the whole prompt would be computed again."""
 
 
-def to_system(system: str | Sequence[TextContent]) -> list[Message]:
-    """Translate a system prompt: one message, or none where nothing is said."""
-    parts = [system] if isinstance(system, str) else [part.text for part in system]
+def to_system(system: str | Sequence[Plain]) -> list[Message]:
+    """Translate a system prompt: one message, or none where nothing is said.
+
+    Raises:
+        BridgeError: a block of it is no text.
+    """
+    parts = [system] if isinstance(system, str) else [*_texts(system)]
     if parts:
         parts[0] = without_billing_header(parts[0])
     blocks = [TextBlock(part) for part in parts if part]
     return [Message("system", [*blocks])] if blocks else []
+
+
+def _texts(blocks: Sequence[Plain]) -> Iterator[str]:
+    for index, block in enumerate(blocks):
+        if not isinstance(block, TextContent):
+            kind = str(block.__struct_config__.tag)
+            raise unsupported_part(kind, f"system[{index}]", noun="blocks")
+        yield block.text
 
 
 def without_billing_header(text: str) -> str:

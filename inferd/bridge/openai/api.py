@@ -91,6 +91,7 @@ OPENAI: Final = Api(
         Operation(
             *("/v1/rerank", ask_rerank, tables.RERANK),
             body=RankRequest,
+            answer=dict[str, object] | list[object],
             also=("/rerank", "/v1/reranking", "/reranking"),
         ),
         FormOperation(

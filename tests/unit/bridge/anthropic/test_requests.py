@@ -288,6 +288,17 @@ def test_what_cannot_be_honoured_is_refused_with_its_place(fields, reason, param
     assert refusal(**fields) == (reason, param)
 
 
+@pytest.mark.parametrize("block", [{"text": "hi"}, {"type": "document"}])
+def test_instructions_are_blocks_that_say_that_they_are_text(block):
+    for fields in ({"system": [block]}, {"messages": [said([block]), *HI]}):
+        reason, _ = refusal(**fields)
+        assert reason in {Reason.INVALID_REQUEST, Reason.UNSUPPORTED}
+
+
+def said(content: list[Any]) -> dict[str, Any]:
+    return {"role": "system", "content": content}
+
+
 def picture(**source: str) -> dict[str, Any]:
     return {"type": "image", "source": source, "cache_control": {"type": "ephemeral"}}
 
