@@ -28,6 +28,7 @@ from tools.packages import (
     normal,
     requirements_file,
 )
+from tools.programs import LISTS
 
 HEAD: Final = """\
 # Versions that were tested together, and the SHA-256 of each file of them that may be used:
@@ -35,6 +36,10 @@ HEAD: Final = """\
 # are changed by hand, and then `python -m tools.hashes` writes the digests. Ranges stand in
 # pyproject.toml; what packages are built with, and what `make bench` compares with, is here
 # alone.
+"""
+PROGRAMS_HEAD: Final = """\
+# What one environment of `tools/programs.py` installs, for tests alone. Versions are changed
+# by hand, and then `python -m tools.hashes` writes the digests.
 """
 ARCHITECTURES: Final = ("x86_64", "aarch64")
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
@@ -59,12 +64,22 @@ def main() -> int:
     check = parser.parse_args().check
     text = constraints(CONSTRAINTS.read_text())
     wanted = {CONSTRAINTS: text, CONVERTER_FILES: of_converter(text)}
+    for path in sorted(LISTS.glob("*.txt")):
+        wanted[path] = of_programs(path.read_text())
     stale = [path for path in wanted if read(path) != wanted[path]]
     for path in stale:
         print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")
         if not check:
             path.write_text(wanted[path])
     return int(check and bool(stale))
+
+
+def of_programs(text: str) -> str:
+    """Rewrite the list of an environment of tests, with the same versions."""
+    pins = sorted((block.split()[0] for block in blocks(text).values()), key=normal)
+    files: Files = {package_of(pin): set() for pin in pins}
+    add(files, wheels(pins))
+    return PROGRAMS_HEAD + "".join(entry(pin, files[package_of(pin)]) for pin in pins)
 
 
 def of_converter(text: str) -> str:

@@ -1,0 +1,85 @@
+"""The recipes of `docs/recipes.md`, each in an environment with the program that it is for."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.daemon.bridge import BridgeProcess, bridge_to
+from tests.daemon.configuration import clean_environ
+from tests.daemon.fixtures import daemons
+from tests.daemon.harness import llamacpp
+from tools.programs import program_python
+
+pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.short_version]
+
+RECIPES: Final = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
+ADDRESS: Final = "127.0.0.1:8313"
+PROGRAM_S: Final = 300.0
+"""Seconds that a program gets; importing one takes many."""
+
+
+def blocks(language: str) -> list[str]:
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, RECIPES, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def bridge() -> Iterator[BridgeProcess]:
+    """A bridge to a chat model and an embedding model."""
+    chat = llamacpp("embedded:chat", n_ctx=2048)
+    embed = llamacpp("embedded:embed", name="embed")
+    with daemons() as make:
+        daemon = make({"backend": [chat, embed]}).start()
+        with bridge_to(daemon) as made:
+            yield made
+
+
+def run(bridge: BridgeProcess, *command: str, **variables: str) -> str:
+    """Run a command of a recipe at our bridge; give what it printed."""
+    here = f"127.0.0.1:{bridge.port}"
+    done = subprocess.run(
+        [word.replace(ADDRESS, here) for word in command],
+        env={**clean_environ(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "line", [line for block in blocks("sh") for line in block.splitlines()]
+)
+def test_a_command_is_answered(bridge, line):
+    answer = json.loads(run(bridge, "sh", "-c", line))
+    assert answer.keys() & {"data", "choices", "content"}
+    assert "error" not in answer
+
+
+@pytest.mark.parametrize("program", blocks("python"))
+def test_a_program_prints_an_answer(bridge, program):
+    python = program_python("frameworks")
+    assert run(bridge, str(python), "-W", "ignore", "-c", program).strip()
+
+
+def test_llm_finds_the_model_that_its_file_names(bridge, tmp_path):
+    models, _ = blocks("yaml")
+    [prompt] = blocks("console")
+    here = f"127.0.0.1:{bridge.port}"
+    file = tmp_path / "extra-openai-models.yaml"
+    file.write_text(models.replace(ADDRESS, here))
+    command = prompt.removeprefix("$ ").strip()
+    assert command.startswith("llm ")
+    python = program_python("llm")
+    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    options = " -o max_tokens 20"
+    home = {"LLM_USER_PATH": str(tmp_path), "PATH": path}
+    assert run(bridge, "sh", "-c", command + options, **home).strip()
