@@ -34,6 +34,7 @@ from inferd.bridge.http.questions import read_question
 from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.token import Scope
+from inferd.bridge.identity.token_file import TokenFileError
 from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
 from inferd.bridge.openapi.document import describe
 from inferd.bridge.openapi.route import HttpRoute
@@ -163,6 +164,9 @@ class BridgeApp:
 
     async def _fail(self, exchange: HttpExchange, failure: BridgeError) -> None:
         exchange.error = failure.reason.value
+        if isinstance(failure.__cause__, TokenFileError):
+            reason = str(failure.__cause__)
+            self._log.write("error", "bridge.tokens_unreadable", reason=reason)
         if exchange.has_begun:
             return
         body = self._api_for(exchange).error_body(failure)

@@ -222,8 +222,9 @@ def _tokens(path: Path) -> Sequence[TokenRecord]:
 
 
 def _remove_tokens(arguments: argparse.Namespace) -> int:
+    place = _token_place(arguments)
     try:
-        with changing_tokens(_token_place(arguments).path) as tokens:
+        with changing_tokens(place.path, reader_gid=place.reader_gid) as tokens:
             kept = [each for each in tokens if each.name != arguments.name]
             if len(kept) == len(tokens):
                 raise CommandError(f"no token has the name {arguments.name}")

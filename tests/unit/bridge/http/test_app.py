@@ -362,6 +362,16 @@ async def test_tokens_are_tried_a_few_times_and_then_once_a_second(
     assert (await hello.ask(uid=OTHER, key=valid)).status == 200
 
 
+async def test_why_tokens_cannot_be_read_is_the_operators_to_know(
+    hello, autojump_clock
+):
+    key = hello.token()
+    hello.tokens.chmod(0o666)
+    refused = await hello.ask(uid=OTHER, key=key)
+    assert (refused.status, refused.error["message"]) == (503, "tokens cannot be read")
+    assert str(hello.tokens) in hello.logged[0]["reason"]
+
+
 async def test_a_scope_and_a_quota_are_kept(hello, autojump_clock):
     assert (
         await hello.ask(uid=OTHER, key=hello.token(scopes=("models",)))
