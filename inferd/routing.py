@@ -134,11 +134,7 @@ def takes_rate(audio_id: str, rate: int) -> Requirement:
 
 
 def has_context(n_tokens: int) -> Requirement:
-    """Make the requirement of a request whose model has a context of some length.
-
-    Args:
-        n_tokens: of the context, at least.
-    """
+    """Make the requirement of a request whose model has a context of so many tokens."""
     return Requirement(
         f"a context of {n_tokens} tokens",
         lambda caps: not caps.n_ctx or caps.n_ctx >= n_tokens,

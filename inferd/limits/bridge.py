@@ -148,6 +148,13 @@ SOUND_TOKENS_PER_S: Final = 50
 """Tokens that a second of sound counts for where a transcription is cut before the daemon tells
 their number: the positions of whisper's encoder, 1,500 for 30 s."""
 
+MAX_PLAIN_MODELS: Final = 256
+"""Names of models that are remembered not to reason: more than a machine serves. F-49."""
+
+PLAIN_MODEL_S: Final = 60.0
+"""Seconds for which a model is taken not to reason once it has refused to: after a reload, its
+name may be another model's."""
+
 # --- the bridge's helper (settings: ``[bridge_helper]``) ---------------------------------
 
 HELPER_REQUEST_BYTES: Final = 16 * 1024

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.errors import ErrorCode
-from inferd.wire.model_facts import ModelFacts
+from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.speech import TranscriptionFacts
 from inferd.wire.status import Phase
 
@@ -312,7 +312,7 @@ class ErrorFrame(
     request may be accepted."""
     models: list[str] | UnsetType = UNSET
     """With ``model_not_found``: names of models that can do what is asked, 32 at most."""
-    described: list[ModelFacts] | UnsetType = UNSET
+    described: list[OfferedFacts] | UnsetType = UNSET
     """With ``model_not_found``, where the request asks for it: facts about these models, of
     which each is one entry whatever names it has."""
 

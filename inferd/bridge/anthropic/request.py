@@ -113,6 +113,7 @@ def ask_message(body: bytes, asked: Asked) -> Question:
         MessageAnswer(form),
         wanted.stream,
         media=media.found,
+        reasons_if_able=_is_adaptive(wanted),
         unenforced=unenforced_tools(
             tools, wanted.tool_choice, has_form=request.response_format is not None
         ),
@@ -129,7 +130,12 @@ def ask_count(body: bytes, asked: Asked) -> Question:
     tools = to_custom(wanted.tools)
     media = MediaOfRequest()
     request = replace(_prompt(wanted, tools, media, asked), max_tokens=0)
-    return Question(request, CountAnswer(), media=media.found)
+    return Question(
+        request,
+        CountAnswer(),
+        media=media.found,
+        reasons_if_able=_is_adaptive(wanted),
+    )
 
 
 def _prompt(
@@ -147,7 +153,7 @@ def _prompt(
         messages=[*to_system(wanted.system), *to_messages(wanted.messages, media)],
         tools=[to_tool(tool) for tool in tools],
         tool_choice=to_choice(wanted.tool_choice, has_tools=bool(tools)),
-        thinking=_thinks(wanted.thinking),
+        thinking=_thinks(wanted),
         response_format=_format(wanted.output_config),
     )
 
@@ -162,11 +168,20 @@ def _refuse_prefill(wanted: MessageRequest) -> None:
         )
 
 
-def _thinks(thinking: ThinkingConfig | None) -> bool | None:
-    """Return whether to ask for reasoning; ``adaptive`` promises none."""
-    if thinking is None or thinking.type == "adaptive":
+def _thinks(wanted: PromptRequest) -> bool | None:
+    """Return whether to ask for reasoning.
+
+    ``adaptive`` asks only a model that is named: without a name the request goes to the first
+    that can do what is asked, which must not depend on what the answer may lack.
+    """
+    if wanted.thinking is None or (_is_adaptive(wanted) and wanted.model is None):
         return None
-    return thinking.type == "enabled"
+    return wanted.thinking.type != "disabled"
+
+
+def _is_adaptive(wanted: PromptRequest) -> bool:
+    """Tell whether an answer may come without reasoning, from a model that does not."""
+    return wanted.thinking is not None and wanted.thinking.type == "adaptive"
 
 
 def _format(config: OutputConfig | None) -> ResponseFormat | None:

@@ -41,7 +41,7 @@ _PROMPT: Final = (
         "thinking",
         note="`enabled` asks for reasoning, and is refused with 400 where the model has none; "
         "`budget_tokens` is no bound of its own beside `max_tokens`. `adaptive` leaves it "
-        "to the service, which does without; `display` may be `omitted`.",
+        "to the model: one that is named reasons if it can; `display` may be `omitted`.",
     ),
     *honoured(
         "output_config",

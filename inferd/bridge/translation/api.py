@@ -11,6 +11,7 @@ from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.fields import FieldTable
 from inferd.bridge.translation.question import Asked, Question, StreamForm
+from inferd.wire.offered_facts import OfferedFacts
 
 B = TypeVar("B")
 
@@ -22,6 +23,8 @@ class OfferedModel:
     name: str
     uses: tuple[str, ...]
     """``generate``, ``embed``, ``rerank`` and ``transcribe``, as far as the model does it."""
+    facts: OfferedFacts | None = None
+    """What else the daemon tells of it; ``None`` if that is nothing."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,28 @@ class FormOperation(AnyOperation[Form]):
     content_type = "multipart/form-data"
 
 
+@dataclass(frozen=True)
+class Lookup:
+    """A route that is answered with what is known of models, without a request.
+
+    Args:
+        method: of the route.
+        path: of the route.
+        answer: makes the answer of the body, the models and the time at which the bridge
+            began, in seconds since 1970; raises ``BridgeError``.
+        note: what the reference says of it.
+        asks_models: whether it needs the models.
+        table: the fields of its body, where it has one.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[bytes, Sequence[OfferedModel], int], bytes]
+    note: str = ""
+    asks_models: bool = True
+    table: FieldTable | None = None
+
+
 class ModelList(Protocol):
     """The form of a list of models."""
 
@@ -90,6 +115,9 @@ class Api:
     operations: Sequence[Operation | FormOperation] = ()
     managed: Sequence[ManagedOperation] = ()
     """Routes that the helper answers."""
+    parts: Sequence[FieldTable] = ()
+    """The tables of objects within requests."""
+    lookups: Sequence[Lookup] = ()
     error_body: Callable[[BridgeError], bytes]
     """The body of a failure."""
     failure: object = dict[str, object]

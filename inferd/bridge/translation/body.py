@@ -28,6 +28,27 @@ def read_body(body: bytes, table: FieldTable, kind: type[T]) -> T:
     return convert(table.select(document), kind)
 
 
+def read_part(
+    fields: dict[str, object], table: FieldTable, kind: type[T], place: str
+) -> T:
+    """Give an object within a request its type, as ``read_body`` does with a body.
+
+    Args:
+        fields: of the object.
+        table: of its fields.
+        kind: with the honoured ones.
+        place: the field of the request that has it.
+
+    Raises:
+        BridgeError: a field or a value is refused.
+    """
+    try:
+        return convert(table.select(fields), kind)
+    except BridgeError as error:
+        param = f"{place}.{error.param}" if error.param else place
+        raise BridgeError(error.reason, f"{place}: {error}", param=param) from error
+
+
 def convert(fields: object, kind: type[T], *, is_strict: bool = True) -> T:
     """Give decoded JSON a type.
 

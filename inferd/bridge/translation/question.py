@@ -75,6 +75,11 @@ class Question:
     """Files that blocks of the request refer to; its ``attachments`` are made of them."""
     content_type: str = "application/json"
     """Media type of an answer that is not streamed."""
+    other_names: Sequence[str] = ()
+    """Names of the same model, which is asked for by these where the first is not served."""
+    reasons_if_able: bool = False
+    """Whether the answer may come without the reasoning that the request asks for, where its
+    model does not reason."""
     unenforced: str = ""
     """The places of what is asked for and not enforced, which a header tells."""
 

@@ -3,18 +3,20 @@
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import trio
 from msgspec.structs import replace
 
 from inferd.bridge.identity.share import SharedLimit
-from inferd.bridge.media.attach import attached
+from inferd.bridge.media.attach import AttachedRequest, attached
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import DaemonFrame, DaemonRequest, Question
 from inferd.bridge.upstream.failures import failure_of
+from inferd.bridge.upstream.plain_models import PlainModels
+from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
 from inferd.client.asynchronous import AsyncClient, connect
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
@@ -29,24 +31,39 @@ from inferd.wire.blocks import (
     Message,
     TextBlock,
 )
+from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.requests import EmbedRequest, RerankRequest
 
 _NOBODY = "?"
 """A model that no backend can be named; the refusal lists those that would do."""
 _PROBES: dict[str, DaemonRequest] = {
     "generate": BlocksRequest(
-        id="models", model=_NOBODY, messages=[Message("user", [TextBlock("?")])]
+        id="models",
+        model=_NOBODY,
+        describe=True,
+        messages=[Message("user", [TextBlock("?")])],
     ),
-    "embed": EmbedRequest(id="models", model=_NOBODY, input=["?"]),
-    "rerank": RerankRequest(id="models", model=_NOBODY, query="?", documents=["?"]),
+    "embed": EmbedRequest(id="models", model=_NOBODY, describe=True, input=["?"]),
+    "rerank": RerankRequest(
+        id="models", model=_NOBODY, describe=True, query="?", documents=["?"]
+    ),
     "transcribe": BlocksRequest(
         id="models",
         model=_NOBODY,
+        describe=True,
         messages=[Message("user", [AudioBlock("sound")])],
         attachments=[AudioAttachment(id="sound", sample_rate=SAMPLE_RATE_HZ, bytes="")],
         timestamps="segment",
     ),
 }
+
+
+class _Names(NamedTuple):
+    """What the daemon tells of the models that can be used in one way."""
+
+    names: Sequence[str]
+    described: Sequence[OfferedFacts]
+    """May be empty: earlier daemons describe none."""
 
 
 class DaemonClient:
@@ -72,6 +89,7 @@ class DaemonClient:
         self._directory = directory
         self._is_gateway = is_gateway
         self._decoders = decoders
+        self._plain_models = PlainModels()
         self.places = SharedLimit(max_requests)
         """Requests that are with the daemon now, by principal."""
 
@@ -99,7 +117,7 @@ class DaemonClient:
         with self._slot(principal), _telling_failures(question.field_names):
             decoding = attached(question, self._decoders, principal)
             async with decoding as asked, AsyncClient(self._directory) as client:
-                frames = self._send(client, asked.request, principal, asked.descriptors)
+                frames = self._send_again(client, question, asked, principal)
                 async with aclosing(frames):
                     is_cancelled = False
                     async for frame in frames:
@@ -107,6 +125,34 @@ class DaemonClient:
                         if question.answer.has_enough and not is_cancelled:
                             is_cancelled = True
                             await client.cancel(asked.request.id)
+
+    async def _send_again(
+        self,
+        client: AsyncClient,
+        question: Question,
+        asked: AttachedRequest,
+        principal: str,
+    ) -> AsyncGenerator[DaemonFrame, None]:
+        """Send a request, and where it is refused those that may be sent instead."""
+        request: DaemonRequest | None = self._plain_models.without_reasoning(
+            question, asked.request
+        )
+        unserved: RequestFailedError | None = None
+        while request is not None:
+            sent, request = request, None
+            frames = self._send(client, sent, principal, asked.descriptors)
+            try:
+                async with aclosing(frames):
+                    async for frame in frames:
+                        yield frame
+            except RequestFailedError as error:
+                if is_plain(question, sent, error.frame):
+                    self._plain_models.add(sent.model)
+                if is_unserved(error.frame):
+                    unserved = error = unserved or error
+                request = second_try(question, sent, error.frame)
+                if request is None:
+                    raise error from None
 
     async def _send(
         self,
@@ -165,7 +211,8 @@ class DaemonClient:
             BridgeError: it does not answer.
         """
         found: dict[str, list[str]] = {}
-        answers: dict[str, list[str] | BridgeError] = {}
+        facts: dict[str, OfferedFacts] = {}
+        answers: dict[str, _Names | BridgeError] = {}
         with trio.move_on_after(PROBE_S):
             async with trio.open_nursery() as nursery:
                 for use, request in _PROBES.items():
@@ -174,16 +221,23 @@ class DaemonClient:
         if len(failures) == len(_PROBES) or len(answers) < len(_PROBES):
             raise BridgeError(Reason.UNAVAILABLE, "the daemon is not running")
         for use in _PROBES:
-            names = answers[use]
-            for name in names if isinstance(names, list) else []:
+            told = answers[use]
+            if isinstance(told, BridgeError):
+                continue
+            for name in told.names:
                 found.setdefault(name, []).append(use)
-        return [OfferedModel(name, tuple(uses)) for name, uses in found.items()]
+            for each in told.described:
+                facts |= dict.fromkeys((each.backend, *each.aliases), each)
+        return [
+            OfferedModel(name, tuple(uses), facts.get(name))
+            for name, uses in found.items()
+        ]
 
     async def _probe(
         self,
         use: str,
         request: DaemonRequest,
-        answers: dict[str, list[str] | BridgeError],
+        answers: dict[str, "_Names | BridgeError"],
     ) -> None:
         async with AsyncClient(self._directory) as client:
             try:
@@ -191,8 +245,12 @@ class DaemonClient:
                     async for _ in frames:
                         pass
             except RequestFailedError as error:
-                names = error.frame.models
-                answers[use] = names if isinstance(names, list) else failure_of(error)
+                names, described = error.frame.models, error.frame.described
+                answers[use] = (
+                    _Names(names, described if isinstance(described, list) else [])
+                    if isinstance(names, list)
+                    else failure_of(error)
+                )
             except (NoDaemonError, ClientError, OSError) as error:
                 answers[use] = failure_of(error)
 

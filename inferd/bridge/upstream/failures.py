@@ -49,6 +49,12 @@ _LACKING: Final[Mapping[str, str]] = {
 """What the model that a request names may lack, in the daemon's words, and the field that asks
 for it: that is at fault, and not the name."""
 _NO_SUPPORT: Final = re.compile(rf" has no support for ({'|'.join(_LACKING)}); ")
+NO_REASONING: Final = "has no support for reasoning traces"
+"""How the daemon refuses to reason with the model that a request names."""
+NOT_SERVED: Final = "is not served here"
+"""How it refuses a name that no model has."""
+NO_CONTEXT: Final = "has no support for a context of "
+"""How it refuses a context that is longer than the model's."""
 RETRY_UNAVAILABLE_S: Final = 1.0
 """Seconds after which a caller may ask again while no daemon answers."""
 
@@ -91,6 +97,9 @@ def refusal_of(
     if reason is Reason.MODEL_NOT_FOUND and (lacks := _NO_SUPPORT.search(text)):
         field = _LACKING[lacks[1]]
         asking = names.get(field, field)
+        return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)
+    if reason is Reason.MODEL_NOT_FOUND and f" {NO_CONTEXT}" in text:
+        asking = names.get("min_n_ctx", "min_n_ctx")
         return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)
     param = None
     if reason is Reason.INVALID_REQUEST:

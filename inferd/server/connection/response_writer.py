@@ -20,7 +20,7 @@ from inferd.limits.connections import WRITE_BYTES
 from inferd.limits.protocol import MAX_ERROR_CHARS
 from inferd.server.connection.output_quota import OutputQuota
 from inferd.wire.codec import encode, encode_in_parts
-from inferd.wire.model_facts import ModelFacts
+from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.responses import EmbeddingsFrame, ErrorFrame, Response, TerminalFrame
 
 
@@ -194,7 +194,7 @@ def error_frame(request_id: str, error: InferdError) -> ErrorFrame:
                 retry_after_ms=UNSET if retry_after_ms is None else retry_after_ms,
             )
         case ModelNotFoundError(models=models, described=described):
-            facts = [each for each in described if isinstance(each, ModelFacts)]
+            facts = [each for each in described if isinstance(each, OfferedFacts)]
             return msgspec.structs.replace(
                 frame, models=models, described=facts or UNSET
             )

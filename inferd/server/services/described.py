@@ -8,12 +8,12 @@ from msgspec import UNSET
 from inferd.backend.interface import Backend
 from inferd.limits.protocol import MAX_LISTED_MODELS
 from inferd.routing import ModelNames, Requirement
-from inferd.wire.model_facts import ModelFacts
+from inferd.wire.offered_facts import OfferedFacts
 
 
 def described_models(
     backends: Sequence[Backend], requirements: Sequence[Requirement], names: ModelNames
-) -> list[ModelFacts]:
+) -> list[OfferedFacts]:
     """Describe the backends that meet all requirements, and the models that may.
 
     Args:
@@ -26,15 +26,15 @@ def described_models(
     able = names.able(backends, requirements)
     facts = [_facts(each, names.aliases_of(each.name)) for each in able]
     facts += [
-        ModelFacts(backend=name, aliases=[], state="unloaded", is_unread=True)
+        OfferedFacts(backend=name, aliases=[], state="unloaded", is_unread=True)
         for name in islice(names.unread(backends), MAX_LISTED_MODELS)
     ]
     return facts[:MAX_LISTED_MODELS]
 
 
-def _facts(backend: Backend, aliases: Sequence[str]) -> ModelFacts:
+def _facts(backend: Backend, aliases: Sequence[str]) -> OfferedFacts:
     found = backend.capabilities
-    return ModelFacts(
+    return OfferedFacts(
         backend=backend.name,
         aliases=[*aliases],
         state=backend.state,

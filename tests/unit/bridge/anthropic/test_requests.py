@@ -207,6 +207,15 @@ def test_reasoning_is_asked_for_where_it_is_enabled(thinking, expected):
     assert request(thinking=thinking).thinking is expected
 
 
+@pytest.mark.parametrize("kind", ["adaptive", "enabled", "disabled"])
+def test_a_named_model_may_answer_an_adaptive_request_without_reasoning(kind):
+    fields = {"model": "small", "thinking": {"type": kind}}
+    counted = json.dumps({"messages": HI, **fields}).encode()
+    for found in (ask_message(body(**fields), ASKED), ask_count(counted, ASKED)):
+        assert generated(found).thinking is (kind != "disabled")
+        assert found.reasons_if_able is (kind == "adaptive")
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [

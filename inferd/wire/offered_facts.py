@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 
-class ModelFacts(Struct, frozen=True, kw_only=True):
+class OfferedFacts(Struct, frozen=True, kw_only=True):
     """A backend, or a model of the store, as the ``capabilities`` frames have it."""
 
     backend: str
