@@ -8,6 +8,7 @@ identity        a token, or the kernel's word on a uid   a principal with scopes
 openai          a body of that API, and frames           a request to the daemon, an answer
 anthropic       the same, of another API                 the same
 whisper         a form of a third one                    the same
+ollama          the same, of another API                 the same, and lists of models
 openapi         the records of all routes                their description
 recordings      a form with a recording, and frames      the same, with a transcript
 translation     what all APIs share                      tables of fields, failures

@@ -5,11 +5,12 @@ from typing import Final
 
 from inferd.bridge.admin.api import ADMIN_API
 from inferd.bridge.anthropic.api import ANTHROPIC
+from inferd.bridge.ollama.api import OLLAMA
 from inferd.bridge.openai.api import OPENAI
 from inferd.bridge.translation.api import Api
 from inferd.bridge.whisper.api import WHISPER
 
-APIS: Final[Sequence[Api]] = (OPENAI, ANTHROPIC, WHISPER, ADMIN_API)
+APIS: Final[Sequence[Api]] = (OPENAI, ANTHROPIC, OLLAMA, WHISPER, ADMIN_API)
 
 
 def api_of(

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from inferd.bridge.apis import APIS
 from inferd.bridge.translation.api import Api
-from inferd.bridge.translation.fields import Field, Use
+from inferd.bridge.translation.fields import Field, FieldTable, Use
 from tools.documents.markdown import NOTE, table
 
 TITLES = {
     "openai": "OpenAI's API",
     "anthropic": "Anthropic's API",
+    "ollama": "Ollama's API",
     "whisper": "The API of whisper.cpp's server",
     "admin": "Models and the daemon, managed over HTTP",
 }
@@ -28,12 +29,16 @@ def api_references() -> dict[str, str]:
 
 def reference(api: Api) -> str:
     """Write the reference of one API."""
-    tables = [operation.table for operation in api.operations]
-    tables += [operation.table for operation in api.managed if operation.table]
+    tables = [
+        *(operation.table for operation in api.operations),
+        *api.parts,
+        *(lookup.table for lookup in api.lookups if lookup.table is not None),
+        *(operation.table for operation in api.managed if operation.table),
+    ]
     sections = [
-        f"## `{fields.title}`\n\n"
-        + table(("field", "what becomes of it", ""), rows(fields.fields))
-        for fields in tables
+        f"## {title_of(each)}\n\n"
+        + table(("field", "what becomes of it", ""), rows(each.fields))
+        for each in tables
     ]
     if api.managed:
         heads = ("route", "scope", "what it does")
@@ -46,7 +51,17 @@ def reference(api: Api) -> str:
             for each in api.managed
         ]
         sections.insert(0, f"## Routes\n\n{table(heads, listed)}")
+    if api.lookups:
+        others = [
+            (f"`{lookup.method} {lookup.path}`", lookup.note) for lookup in api.lookups
+        ]
+        sections.append("## Other routes\n\n" + table(("route", "answer"), others))
     return NOTE + f"# {TITLES[api.name]}\n{INTRO}\n" + "\n".join(sections)
+
+
+def title_of(fields: FieldTable) -> str:
+    """Write the title of a table as code."""
+    return f"`{fields.title.strip('`')}`"
 
 
 def rows(fields: Sequence[Field]) -> list[tuple[str, str, str]]:

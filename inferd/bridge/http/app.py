@@ -39,12 +39,13 @@ from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
 from inferd.bridge.openapi.document import describe
 from inferd.bridge.openapi.route import HttpRoute
 from inferd.bridge.openapi.routes import (
+    lookup_routes,
     managed_routes,
     model_routes,
     operation_routes,
     own_route,
 )
-from inferd.bridge.translation.api import Api, FormOperation, Operation
+from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
 from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.upstream.daemon import DaemonClient
@@ -53,6 +54,7 @@ from inferd.config.bridge import BridgeSettings
 
 UNENFORCED_HEADER: Final = "x-inferd-unenforced"
 """Names what a request asks for and an answer need not keep."""
+TEXT: Final = "text/plain"
 
 
 class BridgeApp:
@@ -206,6 +208,10 @@ class BridgeApp:
 
     def _routes(self) -> Iterator[tuple[HttpRoute, Handler]]:
         own = partial(own_route, self._apis)
+        yield (
+            own("/", "Tell that the bridge runs", answers={TEXT: str}),
+            self._tell_running,
+        )
         yield own("/health", "Tell that the bridge runs"), self._health
         yield (
             own(
@@ -235,6 +241,8 @@ class BridgeApp:
     def _routes_of(self, api: Api) -> Iterator[tuple[HttpRoute, Handler]]:
         for route, operation in operation_routes(api):
             yield route, partial(self._ask, operation)
+        for route, lookup in lookup_routes(api):
+            yield route, partial(self._look_up, lookup)
         for route, managed in managed_routes(api):
             yield route, partial(self._manage, managed)
         for listed, shown in model_routes(api, self._apis):
@@ -342,6 +350,18 @@ class BridgeApp:
     @cached_property
     def _description(self) -> bytes:
         return msgspec.json.encode(describe(self.routes, __version__))
+
+    async def _look_up(
+        self, lookup: Lookup, exchange: HttpExchange, _: Mapping[str, str]
+    ) -> None:
+        body = b"" if lookup.table is None else await exchange.read_body()
+        models = await self._daemon.models() if lookup.asks_models else []
+        answer = lookup.answer(body, models, self._began_s)
+        await exchange.respond(200, answer)
+
+    async def _tell_running(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
+        """Answer those who look whether anybody is there, as Ollama's command does."""
+        await exchange.respond(200, b"inferd is running", f"{TEXT}; charset=utf-8")
 
     async def _health(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
         await exchange.respond(200, b'{"status":"ok"}')

@@ -93,8 +93,8 @@ def _types(routes: Sequence[HttpRoute]) -> Iterator[object]:
 def _bodies(routes: Sequence[HttpRoute]) -> Iterator[object]:
     """List the types of requests, whose schemas are those of their tables of fields."""
     for route in routes:
-        if route.operation is not None and route.operation.body is not None:
-            yield route.operation.body
+        if route.takes is not None and route.takes.body is not None:
+            yield route.takes.body
 
 
 def _operation(route: HttpRoute, schemas: Schemas) -> Schema:
@@ -109,9 +109,8 @@ def _operation(route: HttpRoute, schemas: Schemas) -> Schema:
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in names
         ]
-    if route.operation is not None and route.operation.table is not None:
-        schema = request_schema(route.operation, schemas)
-        content = {route.operation.content_type: {"schema": schema}}
+    if (takes := route.takes) is not None:
+        content = {takes.content_type: {"schema": request_schema(takes, schemas)}}
         described["requestBody"] = {"required": True, "content": content}
     if route.scope is not None:
         # Without a token: the bridge's own user, whom the kernel names.

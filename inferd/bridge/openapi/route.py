@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inferd.bridge.identity.token import Scope
-from inferd.bridge.translation.api import Api, FormOperation, Operation
+from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
 from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import Reason
 
@@ -65,20 +65,25 @@ class HttpRoute:
     """In whose form failures are told; several where a header decides."""
     operation: Operation | FormOperation | ManagedOperation | None = None
     """Whose requests it takes, if it takes any."""
+    lookup: Lookup | None = None
+    """What it is answered with, if that is known without a request."""
     answers: Mapping[str, object] = field(default_factory=lambda: {JSON: ANY_OBJECT})
     """The type of the body with status 200, by its media type."""
     reasons: tuple[Reason, ...] = ()
     """Why it fails, beside what any route of its sort fails for."""
 
     @property
-    def takes_body(self) -> bool:
-        """Whether its requests have a body."""
-        return self.operation is not None and self.operation.table is not None
+    def takes(self) -> Operation | FormOperation | ManagedOperation | Lookup | None:
+        """What says which fields a body has, if it takes one."""
+        for each in (self.lookup, self.operation):
+            if each is not None and each.table is not None:
+                return each
+        return None
 
     @property
     def failures(self) -> tuple[Reason, ...]:
         """Why a request may fail, each reason once."""
         found = [*_OF_HEADS, *self.reasons]
         found += _OF_CALLERS if self.scope else ()
-        found += _OF_BODIES if self.takes_body else ()
+        found += _OF_BODIES if self.takes else ()
         return tuple(dict.fromkeys(found))

@@ -12,7 +12,7 @@ from inferd.bridge.openapi.route import (
     OF_THE_HELPER,
     HttpRoute,
 )
-from inferd.bridge.translation.api import Api, FormOperation, Operation
+from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
 from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import Reason
 
@@ -93,3 +93,18 @@ def model_routes(
             reasons=(Reason.MODEL_NOT_FOUND,),
         )
         yield replace(listed, name=name), replace(shown, name=name + below)
+
+
+def lookup_routes(api: Api) -> Iterator[tuple[HttpRoute, Lookup]]:
+    """Make the records of the routes that are answered without a request."""
+    for lookup in api.lookups:
+        route = HttpRoute(
+            path=lookup.path,
+            method=lookup.method,
+            summary=lookup.summary,
+            scope="inference",
+            apis=(api,),
+            lookup=lookup,
+            reasons=lookup.reasons,
+        )
+        yield route, lookup

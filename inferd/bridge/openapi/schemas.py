@@ -6,7 +6,7 @@ from typing import Final, cast
 import msgspec
 
 from inferd.bridge.recordings.form import FILE
-from inferd.bridge.translation.api import FormOperation, Operation
+from inferd.bridge.translation.api import FormOperation, Lookup, Operation
 from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.fields import Field, Use
 
@@ -59,9 +59,9 @@ def _of_any(kind: type) -> Schema:
 
 
 def request_schema(
-    operation: Operation | FormOperation | ManagedOperation, schemas: Schemas
+    operation: Operation | FormOperation | ManagedOperation | Lookup, schemas: Schemas
 ) -> Schema:
-    """Return the schema of an operation's requests.
+    """Return the schema of a route's requests.
 
     A field has the schema of its type if it is honoured, any value if it is ignored, and the
     values that ask for nothing if it is refused; ``null`` counts as left out.

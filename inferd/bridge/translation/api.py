@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.errand import ManagedOperation
-from inferd.bridge.translation.failures import BridgeError
+from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable
 from inferd.bridge.translation.question import Asked, Question, StreamForm
 from inferd.wire.offered_facts import OfferedFacts
@@ -75,17 +75,24 @@ class Lookup:
         path: of the route.
         answer: makes the answer of the body, the models and the time at which the bridge
             began, in seconds since 1970; raises ``BridgeError``.
-        note: what the reference says of it.
+        summary: a sentence, without its full stop.
+        note: what the reference says of the answer.
         asks_models: whether it needs the models.
-        table: the fields of its body, where it has one.
+        table: the fields of its body; without one no body is read.
+        body: the type of the honoured fields, for the description.
+        reasons: why it may be refused.
     """
 
     method: str
     path: str
     answer: Callable[[bytes, Sequence[OfferedModel], int], bytes]
+    summary: str
     note: str = ""
     asks_models: bool = True
     table: FieldTable | None = None
+    body: type[Struct] | None = None
+    reasons: tuple[Reason, ...] = ()
+    content_type: ClassVar[str] = "application/json"
 
 
 class ModelList(Protocol):
