@@ -9,7 +9,6 @@ import pytest
 from inferd.backend.job import GenerateJob, Sampling, Structure
 from inferd.ipc.worker import Failed, Paused, Step
 from inferd.worker.backend import PromptOverflowError
-from inferd.worker.llama.generate import chunk_size
 from inferd.worker.llama.generate.chunk_size import ChunkSizer
 from inferd.worker.llama.grammar.constraint import ConstraintError
 from inferd.worker.llama.model.batch import Batch
@@ -268,20 +267,17 @@ def steady_pace(monkeypatch):
 
 
 def test_the_step_in_which_another_takes_over_is_short(backend, monkeypatch):
-    monkeypatch.setattr(chunk_size, "PREFILL_AIM_S", 1e6)
-    monkeypatch.setattr(ChunkSizer, "chunk", 20)
+    sizes = property(lambda sizer: 20 if sizer.is_awaited else 60)
+    monkeypatch.setattr(ChunkSizer, "chunk_alone", sizes)
     asked = job("z" * 300, wants_progress=True, cache="off", max_tokens=2)
     for ticket in (1, 2):
         backend.start(ticket, backend.prepare(asked))
-    take_step(backend)  # the first measures
-    [(_, before), _] = take_step(backend).prefilled
+    assert take_step(backend).prefilled == [(1, 30), (2, 30)]
     backend.pause(2)
     paused, step = backend.step()
     assert isinstance(paused, Paused)
-    [(_, during)] = step.prefilled
-    assert during - before == 20
-    [(_, after)] = take_step(backend).prefilled
-    assert after - during > 20
+    assert step.prefilled == [(1, 50)]
+    assert take_step(backend).prefilled == [(1, 110)]
     for ticket in (1, 2):
         backend.drop(ticket)
 
