@@ -9,7 +9,7 @@ import pytest
 
 from bench.figures import significant
 
-pytestmark = [pytest.mark.model, pytest.mark.slow]
+pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.short_version]
 
 KEYS = ("single_stream", "stall_ms", "ready_s", "prompt_tokens")
 
