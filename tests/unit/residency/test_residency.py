@@ -450,7 +450,7 @@ def test_every_model_is_loaded_within_the_stated_longest_wait(
     names = list(NAMES[: len(sizes)])
     residency = make(rules=rules, **dict(zip(names, sizes, strict=True)))
     simulation = Simulation(residency, rules, seed)
-    simulation.run(names, n_clients=16, until=600)
+    simulation.run(names, n_clients=16, until=300)
     turn_s = (
         min_residency_s + simulation.run_s + simulation.unload_s + 2 * simulation.load_s
     )
