@@ -2,6 +2,8 @@ import socket
 
 import pytest
 
+from inferd.bridge.http.guard import HeadRules, preflight_headers
+from inferd.bridge.translation.failures import BridgeError
 from tests.daemon.bridge import bridge_to
 from tests.daemon.harness import PATIENCE_S
 
@@ -32,3 +34,12 @@ def test_no_request_of_a_page_reaches_the_daemon(shared_daemon):
             assert status_of(bridge.port, head) in (b"400", b"403")
         assert status_of(bridge.port, b"Host: localhost:1") == b"200"
     assert len(shared_daemon.logged(msg="v2_request_done")) == 1
+
+
+def test_a_preflight_of_another_page_is_refused_before_it_is_answered():
+    rules = HeadRules(frozenset({"localhost"}), frozenset({"https://page"}))
+    asks = (b"access-control-request-method", b"POST")
+    with pytest.raises(BridgeError):
+        rules.check([(b"host", b"localhost"), (b"origin", b"https://evil"), asks])
+    allowed = rules.check([(b"host", b"localhost"), (b"origin", b"https://page"), asks])
+    assert preflight_headers(allowed)["access-control-allow-origin"] == "https://page"
