@@ -50,6 +50,7 @@ from inferd.doctor.sandbox import (
 from inferd.doctor.served import MemoryBeside, served_checks
 from inferd.doctor.service import (
     check_accounts,
+    check_bridge,
     check_readable,
     check_unit,
     service_may_read,
@@ -77,6 +78,9 @@ from inferd.paths import (
 from inferd.server.capacity import memory_budget
 from inferd.server.loading.store_state import n_store_workers
 from inferd.service.units import (
+    BRIDGE,
+    SYSTEM,
+    UNIT_FILES,
     SystemdService,
     UnitState,
     installed_services,
@@ -184,6 +188,8 @@ class _Checks:
         yield Check("lock", partial(check_lock, directory), needs)
         yield Check("sockets", self._check_sockets, needs)
         yield Check("admin", partial(check_admin, directory), needs)
+        if self._service == SYSTEM and (UNIT_FILES / BRIDGE.unit).exists():
+            yield Check("bridge", lambda: check_bridge(unit_state(BRIDGE), config))
 
     # --- the machine --------------------------------------------------------------
 

@@ -3,17 +3,25 @@
 import grp
 import os
 import pwd
+import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from inferd.bridge.identity.token_file import (
+    BRIDGE_GROUP,
+    SYSTEM_TOKENS,
+    TokenFileError,
+    read_tokens,
+)
 from inferd.client.peer_check import SERVICE_USER
 from inferd.config.kinds.kind import RequiredFile
-from inferd.doctor.check import Finding, failed, first, ok, warning
+from inferd.config.settings import Config
+from inferd.doctor.check import Finding, Verdict, failed, first, ok, warning
 from inferd.paths import SYSTEM_MODELS
-from inferd.service.units import SystemdService, UnitState
+from inferd.service.units import BRIDGE, SystemdService, UnitState
 from inferd.trusted_path import UntrustedError, open_directory
 
 HIDDEN: Final = (Path("/home"), Path("/root"), Path("/run/user"))
@@ -115,6 +123,69 @@ def without_drop_in(drop_in: str, service: SystemdService) -> str:
         f"{sudo}mv {drop_in} {drop_in}.off; {reload} daemon-reload; "
         f"{service.systemctl('restart')}"
     )
+
+
+def check_bridge(
+    state: UnitState | None,
+    config: Config,
+    tokens: Path | None = None,
+    find_group: Callable[[str], grp.struct_group] = grp.getgrnam,
+) -> Finding:
+    """Check the HTTP bridge of the machine, if it is wanted.
+
+    Args:
+        state: of its unit; ``None`` if systemd does not answer.
+        config: of the machine's daemon and bridge.
+        tokens: the file of tokens; ``None`` for the configured one.
+        find_group: finds a group by name.
+    """
+    return first(_bridge_findings(state, config, tokens, find_group))
+
+
+def _bridge_findings(
+    state: UnitState | None,
+    config: Config,
+    tokens: Path | None,
+    find_group: Callable[[str], grp.struct_group],
+) -> Iterator[Finding]:
+    if state is not None and not state.is_listening and state.is_stopped:
+        yield ok(
+            "not enabled; to serve HTTP: "
+            f"sudo systemctl enable --now {BRIDGE.socket_unit}"
+        )
+    try:
+        gid = find_group(BRIDGE_GROUP).gr_gid
+    except KeyError:
+        yield failed(f"the group {BRIDGE_GROUP} does not exist", "sudo make install")
+        return
+    configured = config.bridge.tokens
+    path = tokens or (Path(configured) if configured else SYSTEM_TOKENS)
+    add = "sudo inferd bridge token add NAME --system"
+    try:
+        n_tokens = len(read_tokens(path))
+        if not n_tokens:
+            yield warning(f"nobody has a token: {path} has none", add)
+        status = path.lstat()
+    except (TokenFileError, OSError) as error:
+        yield failed(str(error), f"sudo ls -l {path}")
+        return
+    if status.st_gid != gid or not status.st_mode & stat.S_IRGRP:
+        yield failed(
+            f"{BRIDGE_GROUP} may not read {path}",
+            f"sudo chgrp {BRIDGE_GROUP} {path}; sudo chmod 640 {path}",
+        )
+    gateways = config.access.gateways
+    if config.bridge.gateway and BRIDGE_GROUP not in (
+        gateways.uids if gateways else ()
+    ):
+        yield warning(
+            f"bridge.gateway is set and access.gateways does not name {BRIDGE_GROUP}: "
+            "its requests are refused unless its uid is there",
+            "inferd config check",
+        )
+    found = check_unit(BRIDGE, state)
+    tokens_of = f"{n_tokens} tokens"
+    yield ok(f"{found.detail}; {tokens_of}") if found.verdict is Verdict.OK else found
 
 
 def check_accounts(

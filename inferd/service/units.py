@@ -61,6 +61,10 @@ class SystemdService(NamedTuple):
 SYSTEM: Final = SystemdService(
     "inferd.service", SYSTEM_DIRECTORY, CONFIGURATIONS / "config.toml"
 )
+BRIDGE: Final = SystemdService(
+    "inferd-bridge.service", Path("/run/inferd-bridge"), SYSTEM.configuration
+)
+"""The HTTP bridge of the machine, a client of the daemon."""
 
 
 def instance(name: str) -> SystemdService:

@@ -173,6 +173,13 @@ def test_what_decodes_pictures_is_confined_in_the_unit_as_well(machine, key):
     assert "missing" not in line
 
 
+def test_the_doctor_looks_at_it(machine, key):
+    answer(machine, key)
+    said = machine.run("inferd", "doctor", "--system", check=False).stdout
+    assert "inferd-bridge.service is active" in said
+    assert "1 tokens" in said
+
+
 def test_the_log_of_the_daemon_names_the_token(machine, key):
     answer(machine, key)
     journal = ("journalctl", "-u", "inferd", "-o", "cat")

@@ -1,13 +1,18 @@
+import grp
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from inferd.bridge.identity.token import TokenRecord
+from inferd.bridge.identity.token_file import changing_tokens
 from inferd.config.kinds.kind import RequiredFile
-from inferd.doctor.check import Verdict
+from inferd.config.parse import parse_config
+from inferd.doctor.check import Finding, Verdict
 from inferd.doctor.service import (
     check_accounts,
+    check_bridge,
     check_readable,
     check_unit,
     environment_of,
@@ -46,6 +51,45 @@ def test_a_service_that_is_stopped_is_well():
     stopped = WELL._replace(active="inactive", sub="dead")
     assert "the next request starts it" in check_unit(SYSTEM, stopped).detail
     assert check_unit(SYSTEM, stopped).verdict is Verdict.OK
+
+
+@pytest.fixture
+def tokens(tmp_path) -> Path:
+    path: Path = tmp_path / "tokens.json"
+    with changing_tokens(path, reader_gid=os.getegid()) as made:
+        made.append(TokenRecord(id="0" * 12, name="ada", sha256="0" * 64))
+    return path
+
+
+def bridge_finding(
+    tokens: Path, state: UnitState | None = WELL, text: str = "", gid: int | None = None
+) -> Finding:
+    group = grp.struct_group(("g", "", os.getegid() if gid is None else gid, []))
+    return check_bridge(state, parse_config(text), tokens, lambda _: group)
+
+
+def test_a_bridge_that_serves_is_well_and_one_that_nobody_wants_as_well(
+    tokens, monkeypatch
+):
+    monkeypatch.setattr("inferd.bridge.identity.private_file.ROOT_UID", os.getuid())
+    finding = bridge_finding(tokens)
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.endswith("; 1 tokens")
+    off = WELL._replace(active="inactive", is_listening=False)
+    assert (
+        "systemctl enable --now inferd-bridge.socket"
+        in bridge_finding(tokens, off).detail
+    )
+
+
+def test_what_keeps_callers_of_the_bridge_out_is_told(tokens, monkeypatch, tmp_path):
+    monkeypatch.setattr("inferd.bridge.identity.private_file.ROOT_UID", os.getuid())
+    gateway = bridge_finding(tokens, text="[bridge]\ngateway = true\n")
+    assert "access.gateways does not name inferd-bridge" in gateway.detail
+    assert "may not read" in bridge_finding(tokens, gid=4711).detail
+    assert "token add NAME --system" in bridge_finding(tmp_path / "none").hint
+    tokens.chmod(0o666)
+    assert bridge_finding(tokens).verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize(
