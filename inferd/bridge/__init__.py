@@ -9,6 +9,7 @@ openai          a body of that API, and frames           a request to the daemon
 anthropic       the same, of another API                 the same
 whisper         a form of a third one                    the same
 ollama          the same, of another API                 the same, and lists of models
+admin           requests to manage models                requests to the helper
 openapi         the records of all routes                their description
 recordings      a form with a recording, and frames      the same, with a transcript
 translation     what all APIs share                      tables of fields, failures

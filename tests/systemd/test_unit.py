@@ -10,6 +10,7 @@ import pytest
 
 from inferd.limits.bridge import HTTP_DRAIN_S
 from inferd.limits.engine import MAX_THREADS
+from inferd.management.serve import HELPER
 from inferd.surfaces import ADMIN_MODE, INFERENCE_MODE, SURFACES
 
 ROOT = Path(__file__).resolve().parents[2] / "systemd"
@@ -34,7 +35,7 @@ def copy(source: Path, target: Path) -> list[Path]:
 @pytest.mark.parametrize(("manager", "folder"), [("--system", "."), ("--user", "user")])
 def test_systemd_has_nothing_to_say_about_the_units(manager, folder, tmp_path):
     units = copy(ROOT / folder, tmp_path)
-    assert len(units) == (14 if folder == "." else 8)
+    assert len(units) == (16 if folder == "." else 10)
     result = subprocess.run(
         ["systemd-analyze", manager, "verify", *units],
         env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
@@ -200,3 +201,19 @@ def test_a_user_s_socket_is_as_the_system_s_in_another_place(name):
         if not line.startswith(SYSTEM_ALONE)
     ]
     assert (ROOT / "user" / f"{name}.socket").read_text().splitlines() == wanted
+
+
+def test_the_helpers_socket_is_for_the_bridge_and_its_store_the_only_place_to_write():
+    service, sock = (
+        ROOT / f"inferd-bridge-helper.{kind}" for kind in ("service", "socket")
+    )
+    assert values(sock, "SocketGroup") == values(
+        ROOT / "inferd-bridge.service", "Group"
+    )
+    assert values(sock, "SocketMode") == ["0660"]
+    assert values(sock, "FileDescriptorName") == [HELPER.fd_name]
+    assert values(sock, "ListenStream") == [f"/run/inferd/{HELPER.socket}"]
+    [store] = values(service, "ReadWritePaths")
+    assert values(service, "Environment") == [f"INFERD_MODELS={store}"]
+    assert values(service, "ProtectSystem") == ["strict"]
+    assert "CAP_SYS_ADMIN" not in values(service, "CapabilityBoundingSet")[0]

@@ -9,8 +9,8 @@ from inferd.surfaces import ADMIN, SURFACES, Surface
 from tools.documents.markdown import UnreadableError
 
 SOCKETS = "inferd*.socket"
-BY_HAND: Final = "inferd-bridge.socket"
-"""The HTTP bridge's, which is no surface of the daemon."""
+BY_HAND: Final = ("inferd-bridge.socket", "inferd-bridge-helper.socket")
+"""The HTTP bridge's and its helper's, which are no surfaces of the daemon."""
 LISTS: Final = ("Requires", "After", "Sockets")
 """The settings of a service that name all sockets, at their ends."""
 SOCKET_NAME: Final = r"inferd[a-z0-9_-]*(?:@%i)?\.socket"
@@ -138,4 +138,4 @@ def service_text(service: Path, names: Sequence[str]) -> str:
 
 def units_in(root: Path) -> list[Path]:
     """List the socket units that there are, but for those that are written by hand."""
-    return sorted(path for path in root.rglob(SOCKETS) if path.name != BY_HAND)
+    return sorted(path for path in root.rglob(SOCKETS) if path.name not in BY_HAND)

@@ -1,0 +1,88 @@
+"""The bridge, its helper and a daemon, each a process: who may have what done."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from tests.daemon.bridge import BridgeProcess, bridge_to, command
+from tests.daemon.configuration import clean_environ
+from tests.daemon.fixtures import daemons
+from tests.daemon.harness import PATIENCE_S, DaemonProcess, eventually, mock
+from tests.unit.models.store.stores import add_model, open_store
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DaemonProcess]:
+    with daemons() as make:
+        made = make({"backend": [mock(tokens=["hi"])]})
+        with made.config_file.open("a") as file:
+            file.write(f'\n[bridge]\ntokens = "{made.scratch}/tokens.json"\n')
+            file.write(
+                '[bridge_helper]\nallow = ["list", "remove", "status", "load"]\n'
+            )
+        yield made.start()
+
+
+@contextmanager
+def helper_of(daemon: DaemonProcess) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a helper beside a daemon, with a store of its own."""
+    words = ("bridge", "helper", "--config", str(daemon.config_file))
+    with (daemon.scratch / "helper.stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "inferd", *words],
+            env={**clean_environ(), "INFERD_MODELS": str(daemon.scratch / "models")},
+            stderr=stderr,
+        )
+    try:
+        assert eventually((daemon.directory / "bridge_helper.sock").exists)
+        yield process
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+        assert not (daemon.directory / "bridge_helper.sock").exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def bridge(daemon: DaemonProcess) -> Iterator[BridgeProcess]:
+    with bridge_to(daemon) as made:
+        yield made
+
+
+def test_without_a_helper_the_bridge_says_what_is_missing(bridge):
+    answer = httpx2.get(f"{bridge.address}/admin/backends")
+    assert answer.status_code == 501
+    assert "inferd bridge helper" in answer.json()["error"]["message"]
+
+
+def test_a_helper_does_what_is_allowed_for_those_who_may(daemon, bridge):
+    store = open_store(daemon.scratch / "models")
+    with store.directory:
+        add_model(store, "ours", b"GGUF")
+    plain = command(daemon, "token", "add", "ada").stdout.strip()
+    head = {"authorization": f"Bearer {plain}"}
+    with helper_of(daemon), httpx2.Client(base_url=bridge.address) as client:
+        [backend] = client.get("/admin/backends").json()["backends"]
+        assert (backend["name"], backend["ready"]) == ("mock", True)
+        loaded = client.post("/admin/load", json={"model": "mock"})
+        assert loaded.status_code == 502
+        assert "demand" in loaded.json()["error"]["message"]
+        assert client.post("/admin/reload").status_code == 403
+        [model] = client.get("/admin/models").json()["models"]
+        assert model["name"] == "ours"
+        removed = client.delete("/admin/models/ours")
+        assert removed.status_code == 403
+        assert "source" in removed.json()["error"]["message"]
+        refused = client.get("/admin/models", headers=head)
+        assert refused.status_code == 403
+        assert "scope models" in refused.json()["error"]["message"]
+    log = (daemon.scratch / "helper.stderr").read_text()
+    assert f'"peer_uid":{os.getuid()},"principal":"local","command":"list"' in log
