@@ -112,11 +112,9 @@ class FairQueue:
     def take(self) -> QueueEntry:
         """Remove and return the next request; the queue must not be empty."""
         user = self._next_user()
-        queue = self._users[user]
+        queue, weight = self._users[user], self.shares.weight(user)
         self._served, entry = queue.take(self._permits)
-        self._is_turn_over = not queue.entries or queue.n_served >= self.shares.weight(
-            user
-        )
+        self._is_turn_over = not queue.entries or queue.n_served >= weight
         if self._is_turn_over:
             del self._users[user]
         if self._is_turn_over and queue.entries:
