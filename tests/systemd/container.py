@@ -44,8 +44,9 @@ LIBRARIES = (
         "starlette",
     ),
     *("typing_extensions.py", "wsproto"),
+    *("av", "av.libs", "PIL", "pillow.libs"),
 )
-"""What the daemon and the bridge import, and what that does."""
+"""What the daemon, the bridge and its decoders import, and what that does."""
 COMMAND = """#!/usr/bin/python3 -P
 import sys
 from inferd.cli import main
