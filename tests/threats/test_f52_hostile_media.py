@@ -31,7 +31,8 @@ def decoders(monkeypatch) -> Iterator[MediaDecoders]:
     """Two decoders, which a file takes over that asks for it."""
     monkeypatch.setattr(fork_server, "PROGRAM", hostile_media_decoder.PROGRAM)
     made = MediaDecoders(
-        replace(BridgeSettings(), media_decoders=2), BridgeLog(list[bytes]().append)
+        replace(BridgeSettings(), media_decoders=2, media_decode_s=86_400.0),
+        BridgeLog(list[bytes]().append),
     )
     yield made
     made.close()

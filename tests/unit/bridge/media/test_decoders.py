@@ -1,3 +1,4 @@
+import errno
 import io
 import os
 import random
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from PIL import Image
 
 from inferd.bridge.access_log import BridgeLog
+from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.media import fork_server
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.translation.failures import BridgeError, Reason
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.slow
 DEFAULTS = BridgeSettings()
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 LARGEST = 2**25
+DAY_S = 86_400.0
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,8 @@ def taken_over(monkeypatch) -> Iterator[MediaDecoders]:
     """Decoders that do what the file says."""
     monkeypatch.setattr(fork_server, "PROGRAM", hostile_media_decoder.PROGRAM)
     made = MediaDecoders(
-        replace(DEFAULTS, media_decoders=2), BridgeLog(list[bytes]().append)
+        replace(DEFAULTS, media_decoders=2, media_decode_s=DAY_S),
+        BridgeLog(list[bytes]().append),
     )
     yield made
     made.close()
@@ -205,6 +209,28 @@ async def test_what_is_held_is_bounded_for_each_principal():
     finally:
         decoders.close()
     assert decoders.n_held_bytes == 0
+
+
+async def test_descriptors_are_bounded_for_each_principal(decoders, monkeypatch):
+    monkeypatch.setattr(decoders, "_files", SharedLimit(2))
+    data = saved(image())
+    with await decoders.decode_picture(data, place="p", principal="a"):
+        with pytest.raises(BridgeError) as caught:
+            await picture(decoders, data, "a")
+        assert caught.value.reason is Reason.QUEUE_FULL
+        await picture(decoders, data, "b")
+    await picture(decoders, data, "a")
+
+
+async def test_without_descriptors_it_is_a_failure_of_the_bridge(decoders, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many")
+
+    monkeypatch.setattr(os, "pipe2", refuse)
+    with pytest.raises(BridgeError) as caught:
+        await picture(decoders, saved(image()))
+    assert caught.value.reason is Reason.UNAVAILABLE
+    assert (decoders.n_held_bytes, decoders.n_running) == (0, 0)
 
 
 N_MUTATIONS = 40
