@@ -13,6 +13,7 @@ from inferd.media_decoder.__main__ import main
 from inferd.media_decoder.messages import DecodeMedium, DecoderReport
 
 PROGRAM = (str(Path(__file__)),)
+MORE_THAN_A_PICTURE = 2**27
 HONEST = decode.decode_into
 
 
@@ -45,9 +46,10 @@ def end_silently(target: int) -> DecoderReport:
     os._exit(0)
 
 
-def write_for_ever(target: int) -> DecoderReport:
-    while True:
+def write_too_much(target: int) -> DecoderReport:
+    for _ in range(MORE_THAN_A_PICTURE // 2**20):
         os.write(target, bytes(2**20))
+    return DecoderReport()
 
 
 def speak_with_controls(_: int) -> DecoderReport:
@@ -58,7 +60,7 @@ DEEDS: dict[str, Callable[[int], DecoderReport]] = {
     deed.__name__: deed
     for deed in (
         *(spin, fill_memory, crash, claim_more, claim_nothing),
-        *(end_silently, write_for_ever, speak_with_controls),
+        *(end_silently, write_too_much, speak_with_controls),
     )
 }
 

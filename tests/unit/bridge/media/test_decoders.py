@@ -279,7 +279,7 @@ def damaged_files(tmp_path_factory) -> dict[str, list[bytes]]:
     [
         ("crash", "ended before"),
         ("end_silently", "ended before"),
-        ("write_for_ever", "ended before"),
+        ("write_too_much", "ended before"),
         ("fill_memory", "ended before"),
         ("claim_more", "something else"),
         ("claim_nothing", "something else"),
