@@ -166,7 +166,9 @@ def place_release(root: Path, number: int) -> None:
         copy = shutil.copytree if package.is_dir() else shutil.copy
         copy(package, release / "lib" / package.name)
         for metadata in site.glob(f"{package.stem}-*.dist-info"):
-            shutil.copytree(metadata, release / "lib" / metadata.name)
+            shutil.copytree(
+                metadata, release / "lib" / metadata.name, dirs_exist_ok=True
+            )
     command = release / "bin" / "inferd"
     command.parent.mkdir()
     command.write_text(COMMAND)
