@@ -1,6 +1,8 @@
 """Recordings in front of a daemon: OpenAI's own client, and requests of whisper.cpp's."""
 
 import json
+import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.fakes.recordings import transcode, write_sound
 
 pytestmark = pytest.mark.slow
 
+README = (Path(__file__).parents[2] / "README.md").read_text()
 TOKENS = [" one", " two.", " three"]
 """Of a second of sound each."""
 LEAVES_GENERATORS = pytest.mark.filterwarnings(
@@ -158,6 +161,14 @@ async def test_a_hang_up_ends_the_transcription(daemon, bridge, sound):
                 await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     assert no_requests(daemon)
+
+
+def test_the_command_of_the_readme_transcribes(bridge, sound):
+    [line] = re.findall(r"^curl http://127.0.0.1:8313/v1/audio/.*$", README, re.M)
+    line = line.replace("http://127.0.0.1:8313", bridge.address)
+    line = line.replace("talk.mp3", shlex.quote(str(sound)))
+    found = subprocess.run(line, shell=True, capture_output=True, check=True)  # noqa: S602
+    assert json.loads(found.stdout)["text"] == "one two. three"
 
 
 # --- whisper.cpp's server ---------------------------------------------------------------
