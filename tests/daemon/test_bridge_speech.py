@@ -164,7 +164,9 @@ async def test_a_hang_up_ends_the_transcription(daemon, bridge, sound):
 
 
 def test_the_command_of_the_readme_transcribes(bridge, sound):
-    [line] = re.findall(r"^curl http://127.0.0.1:8313/v1/audio/.*$", README, re.M)
+    [line] = re.findall(
+        r"^curl http://127.0.0.1:8313/v1/audio/.*$", README, re.MULTILINE
+    )
     line = line.replace("http://127.0.0.1:8313", bridge.address)
     line = line.replace("talk.mp3", shlex.quote(str(sound)))
     found = subprocess.run(line, shell=True, capture_output=True, check=True)  # noqa: S602
