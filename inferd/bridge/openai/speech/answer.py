@@ -25,6 +25,8 @@ SENTENCE_ENDS: Final = (
     "\N{FULLWIDTH QUESTION MARK}",
 )
 """Characters that end a sentence."""
+SENTENCE_MS: Final = 30_000
+"""Milliseconds after which a sentence ends in any case: no segment of a model is longer."""
 Fields = dict[str, object]
 
 
@@ -95,11 +97,16 @@ class StreamedTranscript(TranscriptAnswer):
 
 
 def sentences_of(words: Sequence[TranscriptSegment]) -> list[TranscriptSegment]:
-    """Join words to sentences; a word that ends one has one of ``SENTENCE_ENDS``."""
+    """Join words to sentences.
+
+    A word that ends one has one of ``SENTENCE_ENDS``, or ends ``SENTENCE_MS`` behind its
+    beginning.
+    """
     found: list[list[TranscriptSegment]] = [[]]
     for word in words:
         found[-1].append(word)
-        if word.text.rstrip().endswith(SENTENCE_ENDS):
+        is_long = word.end_ms - found[-1][0].start_ms >= SENTENCE_MS
+        if is_long or word.text.rstrip().endswith(SENTENCE_ENDS):
             found.append([])
     return [_joined(each) for each in found if each]
 

@@ -38,7 +38,7 @@ TRANSCRIPTIONS: Final = FieldTable(
         *honoured(
             "timestamp_granularities[]",
             note="`word`, `segment` or both; needs `verbose_json`. With both, segments are the "
-            "sentences that the words make up.",
+            "sentences that the words make up, of 30 s at most.",
         ),
         *honoured(
             "stream",

@@ -16,7 +16,7 @@ from openai.types.audio import (
 from openai.types.audio.transcription import UsageDuration
 from pydantic import TypeAdapter
 
-from inferd.bridge.openai.speech.answer import sentences_of
+from inferd.bridge.openai.speech.answer import SENTENCE_MS, sentences_of
 from inferd.bridge.openai.speech.request import ask_transcription, ask_translation
 from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
@@ -120,10 +120,11 @@ def test_words_are_told_alone_or_with_sentences():
 @given(st.lists(st.sampled_from([" a", "b.", "c? ", "…", " "])))
 def test_sentences_leave_no_word_out(texts):
     words = [
-        TranscriptSegment(start_ms=at, end_ms=at + 1, text=text)
+        TranscriptSegment(start_ms=10_000 * at, end_ms=10_000 * (at + 1), text=text)
         for at, text in enumerate(texts)
     ]
     found = sentences_of(words)
+    assert all(each.end_ms - each.start_ms <= SENTENCE_MS for each in found)
     assert "".join(each.text for each in found) == "".join(texts)
     assert all(a.end_ms == b.start_ms for a, b in pairwise(found))
 
