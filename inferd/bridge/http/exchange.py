@@ -106,6 +106,8 @@ class HttpExchange:
             BridgeError: it is too large, takes too long, or ``take`` raised it.
             HangUpError: the connection ended before it.
         """
+        # Where all of it is not taken, the client must not send a request behind it.
+        self.extra_headers["connection"] = "close"
         stated = content_length(self.headers) or 0
         _check_length(stated, max_bytes)
         self._hold_body(stated)
@@ -120,6 +122,7 @@ class HttpExchange:
                 take(part)
         if scope.cancelled_caught:
             raise BridgeError(Reason.TIMEOUT, f"the body took over {limit_s:g} s")
+        del self.extra_headers["connection"]
 
     async def _next_part(self) -> bytes:
         message = await self._receive()

@@ -47,9 +47,11 @@ async def test_a_recording_is_bounded_in_bytes_and_seconds_of_its_own(
     heard, autojump_clock
 ):
     send = partial(heard.send, "POST", TRANSCRIPTIONS, headers=FORM)
-    assert (await send(form(b"x" * 1500))).status == 200  # over ``max_body_bytes``
+    fits = await send(form(b"x" * 1500))  # over ``max_body_bytes``
+    assert (fits.status, "connection" in fits.headers) == (200, False)
     large = await send(form(b"x" * SETTINGS.max_audio_bytes))
     assert (large.status, large.error["code"]) == (413, "request_too_large")
+    assert large.headers["connection"] == "close"  # the rest would be read as a request
     assert (await send(form(), body_takes_s=AUDIO_S - 1)).status == 200
     slow = await send(form(), body_takes_s=AUDIO_S + 1)
     assert (slow.status, slow.error["code"]) == (408, "request_timeout")
