@@ -34,6 +34,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from inferd.limits.protocol import NO_MODEL
+
 DAEMON_STOPS: Final = "the daemon is going down"
 """Why work that the end of the daemon cuts short fails."""
 MAX_REASON_CHARS: Final = 1000
@@ -268,6 +270,7 @@ class ModelNotFoundError(InferdError):
     Attributes:
         models: names of models that can do it, at most ``MAX_LISTED_MODELS``.
         described: facts about these models, where the request asks for them.
+        is_asked_for: whether the request asks for these names.
     """
 
     code = ErrorCode.MODEL_NOT_FOUND
@@ -275,6 +278,7 @@ class ModelNotFoundError(InferdError):
     def __init__(self, model: str, reason: str, models: Sequence[str]) -> None:
         self.models = [*models]
         self.described: Sequence[object] = ()
+        self.is_asked_for = model == NO_MODEL
         names = ", ".join(models)
         can = (
             f"names that can do this: {names}" if names else "no model here can do this"

@@ -24,6 +24,10 @@ MAX_LISTED_MODELS: Final = 32
 """Names of models in one ``model_not_found`` or one refusal of an admin command: more than people read, in at most 4 KiB. A name
 has up to 128 characters, and backends and aliases may be many. F-1."""
 
+NO_MODEL: Final = "?"
+"""A ``model`` that none can be called: a request that names it asks which names there are, and
+its refusal is no failure."""
+
 MAX_UNKNOWN_FIELDS: Final = 8
 """Unknown fields of a strict request that its refusal names: who reads it mends these first. The
 search ends with the next one. F-1."""

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from inferd.backend.caller import Caller
 from inferd.backend.events import MalformedToolCall, Transcription
 from inferd.backend.interface import CacheReuse
-from inferd.errors import InferdError
+from inferd.errors import InferdError, ModelNotFoundError
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
 from inferd.server.identity.gateways import Principal
 from inferd.server.identity.peer import Peer
@@ -223,6 +223,9 @@ class RequestContext:
     def refused(self, error: InferdError) -> None:
         """Log that the request failed, before it ran or while it did."""
         self.outcome = error.code.value
+        if isinstance(error, ModelNotFoundError) and error.is_asked_for:
+            log.info(event_name(self.surface, "models_listed"), **self._fields())
+            return
         has_begun = self.started_at is not None
         name = "request_error_mid_stream" if has_begun else "request_refused"
         name = event_name(self.surface, name)

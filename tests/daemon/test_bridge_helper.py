@@ -1,10 +1,12 @@
 """The bridge, its helper and a daemon, each a process: who may have what done."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -16,6 +18,10 @@ from tests.daemon.harness import PATIENCE_S, DaemonProcess, eventually, mock
 from tests.unit.models.store.stores import add_model, open_store
 
 pytestmark = pytest.mark.slow
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+[ALLOWED] = re.findall(r"```toml\n(\[bridge_helper\].*?)```", README, re.DOTALL)
+"""What the README allows the helper."""
 
 
 @pytest.fixture(scope="module")

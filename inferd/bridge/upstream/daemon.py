@@ -23,6 +23,7 @@ from inferd.client.exchange import ClientError, RequestFailedError
 from inferd.client.frames import BlocksAnswer
 from inferd.client.media.sound import SAMPLE_RATE_HZ
 from inferd.limits.bridge import PROBE_S
+from inferd.limits.protocol import NO_MODEL
 from inferd.surfaces import EMBED, RERANK, V2
 from inferd.wire.blocks import (
     AudioAttachment,
@@ -34,22 +35,20 @@ from inferd.wire.blocks import (
 from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.requests import EmbedRequest, RerankRequest
 
-_NOBODY = "?"
-"""A model that no backend can be named; the refusal lists those that would do."""
 _PROBES: dict[str, DaemonRequest] = {
     "generate": BlocksRequest(
         id="models",
-        model=_NOBODY,
+        model=NO_MODEL,
         describe=True,
         messages=[Message("user", [TextBlock("?")])],
     ),
-    "embed": EmbedRequest(id="models", model=_NOBODY, describe=True, input=["?"]),
+    "embed": EmbedRequest(id="models", model=NO_MODEL, describe=True, input=["?"]),
     "rerank": RerankRequest(
-        id="models", model=_NOBODY, describe=True, query="?", documents=["?"]
+        id="models", model=NO_MODEL, describe=True, query="?", documents=["?"]
     ),
     "transcribe": BlocksRequest(
         id="models",
-        model=_NOBODY,
+        model=NO_MODEL,
         describe=True,
         messages=[Message("user", [AudioBlock("sound")])],
         attachments=[AudioAttachment(id="sound", sample_rate=SAMPLE_RATE_HZ, bytes="")],

@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 from structlog.testing import capture_logs
 
 from inferd import surfaces
-from inferd.errors import BackendUnavailableError, QueueFullError
+from inferd.errors import BackendUnavailableError, ModelNotFoundError, QueueFullError
 from inferd.server.fd_passing.quota import NO_FDS, FdQuota, LineFds
 from inferd.server.identity.mapping import Identity
 from inferd.server.identity.peer import Peer
@@ -84,6 +84,16 @@ async def test_a_refusal_is_logged_with_its_code_and_known_fields(autojump_clock
     assert line["queued_ms"] == line["total_ms"] == 2000
     assert "backend" not in line
     assert "first_token_ms" not in line
+
+
+async def test_a_question_for_the_names_of_models_is_no_failure(autojump_clock):
+    with capture_logs() as log:
+        for model in ("?", "x"):
+            begin().refused(ModelNotFoundError(model, "is not served here", ["chat"]))
+    assert [(line["event"], line["log_level"]) for line in log] == [
+        ("models_listed", "info"),
+        ("request_refused", "warning"),
+    ]
 
 
 @pytest.mark.parametrize(
