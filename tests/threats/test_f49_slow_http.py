@@ -4,7 +4,7 @@ that mean to escape.
 
 import os
 import socket
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,45 @@ async def test_senders_of_nothing_keep_nobody_out(sent):
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
             assert server.n_connections <= N_CONNECTIONS
             await stream.aclose()
+            stop.set()
+    assert not failures
+
+
+async def test_who_has_most_connections_makes_room_for_others():
+    """One holder's connections end before that of another one, which is idle longer."""
+    settings = BridgeSettings(max_connections=N_CONNECTIONS)
+
+    async def named(scope: Any, receive: Any, send: Any) -> None:
+        scope["state"]["peer"].principal = scope["path"]
+        await hello(scope, receive, send)
+
+    failures: list[Exception] = []
+    server = HttpServer(named, settings, None, failures.append)
+    stop = trio.Event()
+    with trio.fail_after(PATIENCE_S), socket.create_server(("127.0.0.1", 0)) as sock:
+        address = sock.getsockname()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve, [sock.dup()], stop)
+
+            async def ask(stream: trio.SocketStream, name: bytes) -> None:
+                await stream.send_all(GET.replace(b"GET /", b"GET /" + name))
+                answer = b""
+                while not answer.endswith(b"hi"):
+                    part = await stream.receive_some()
+                    assert part
+                    answer += part
+
+            async with AsyncExitStack() as streams:
+
+                async def connect() -> trio.SocketStream:
+                    stream = await trio.open_tcp_stream(*address)
+                    return await streams.enter_async_context(stream)
+
+                quiet = await connect()
+                await ask(quiet, b"quiet")
+                for _ in range(2 * N_CONNECTIONS):
+                    await ask(await connect(), b"many")
+                await ask(quiet, b"quiet")
             stop.set()
     assert not failures
 

@@ -45,6 +45,7 @@ def test_the_owner_of_the_client_s_end_is_found():
         found(kind=2),
         found()[:-1],
     ],
+    ids=["left", "no inode", "the server's end", "listens", "an error", "cut"],
 )
 def test_what_is_not_that_connection_or_has_been_left_is_nobodys(answer):
     assert find_owner(answer, CLIENT, SERVER) is None
