@@ -141,10 +141,14 @@ def test_what_is_not_served_is_refused_in_ollamas_form(client):
         with pytest.raises(ollama.ResponseError, match=what) as refused:
             client.chat("hello", HI, options=options)
         assert refused.value.status_code == 400
-    for manage in (client.pull, client.push, client.delete):
-        with pytest.raises(ollama.ResponseError, match="inferd model") as denied:
+    for manage, what, status in (
+        (client.push, "inferd model", 403),
+        (client.pull, "hf.co/OWNER", 404),
+        (client.delete, "inferd bridge helper", 501),
+    ):
+        with pytest.raises(ollama.ResponseError, match=what) as denied:
             manage("hello")
-        assert denied.value.status_code == 403
+        assert denied.value.status_code == status
 
 
 def test_a_request_without_a_prompt_loads_its_model(client):

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from inferd.bridge.admin.answers import ManagedAnswer
 from inferd.bridge.admin.tables import PULL
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.errand import AskHelper, Errand, HelperAnswer
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.errand import (
+    AskHelper,
+    Errand,
+    HelperAnswer,
+    helper_request,
+)
 from inferd.bridge.translation.fields import FieldTable
-from inferd.limits.bridge import MAX_STATED_CHARS
-from inferd.wire.management import HelperCommand, HelperRequest
+from inferd.wire.management import HelperCommand
 
 
 class PullRequest(Struct, frozen=True, kw_only=True):
@@ -29,48 +31,6 @@ class BackendRequest(Struct, frozen=True, kw_only=True):
     """The honoured fields of a request to load or unload a model."""
 
     model: str
-
-
-def helper_request(  # noqa: PLR0913  # the fields of a request
-    command: HelperCommand,
-    principal: str,
-    *,
-    model: str = "",
-    source: str = "",
-    sha256: str | None = None,
-    names: Mapping[str, str] | None = None,
-) -> HelperRequest:
-    """Return a request of the helper, whose rules for texts it keeps.
-
-    Args:
-        command: what is to be done.
-        principal: who asks.
-        model: its name.
-        source: of a pull.
-        sha256: of a pull.
-        names: the API's names of these fields, where they differ.
-
-    Raises:
-        BridgeError: a text is too long, or has what it must not have.
-    """
-    fields = {
-        "command": command,
-        "principal": principal,
-        "model": model,
-        "source": source,
-        "sha256": sha256,
-    }
-    try:
-        return msgspec.convert(fields, HelperRequest)
-    except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        own = place.removesuffix("`")
-        param = (names or {}).get(own, own)
-        raise BridgeError(
-            Reason.INVALID_REQUEST,
-            f"{param}: {text}"[:MAX_STATED_CHARS],
-            param=param,
-        ) from error
 
 
 def asking(command: HelperCommand, answer: Callable[[], HelperAnswer]) -> AskHelper:

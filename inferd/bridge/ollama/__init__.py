@@ -11,6 +11,7 @@ messages        messages, calls and tools                the daemon's
 answer          the daemon's frames                      lines of JSON, or one object
 vectors         texts                                    embeddings
 models          what the daemon tells of models          lists and descriptions
+store           names of models to pull or remove        requests to the helper, and lines
 failures        a failure                                its body, or the line of a stream
 ==============  =======================================  ==================================
 """

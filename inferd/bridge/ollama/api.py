@@ -14,6 +14,13 @@ from inferd.bridge.ollama.models import (
     show_model,
     tell_version,
 )
+from inferd.bridge.ollama.store import (
+    DeletedModel,
+    PulledModel,
+    PullStatus,
+    ask_delete_model,
+    ask_pull_model,
+)
 from inferd.bridge.ollama.vectors import (
     EmbeddingRequest,
     TextsRequest,
@@ -21,6 +28,7 @@ from inferd.bridge.ollama.vectors import (
     ask_embedding,
 )
 from inferd.bridge.translation.api import Api, Lookup, Operation
+from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError, Reason
 
 
@@ -40,11 +48,9 @@ class LineStream:
 
 _STREAM: Final = LineStream()
 _MANAGING: Final = (
-    ("POST", "/api/pull"),
     ("POST", "/api/push"),
     ("POST", "/api/create"),
     ("POST", "/api/copy"),
-    ("DELETE", "/api/delete"),
     ("GET", "/api/blobs/{digest}"),
     ("POST", "/api/blobs/{digest}"),
 )
@@ -107,10 +113,32 @@ OLLAMA: Final = Api(
                 path,
                 refuse_to_manage,
                 "Refuse to change which models there are",
-                note="Refused with 403: models are not changed over HTTP.",
+                note="Refused with 403: models are pulled and removed over HTTP, and no more.",
                 asks_models=False,
             )
             for method, path in _MANAGING
+        ),
+    ),
+    managed=(
+        ManagedOperation(
+            path="/api/pull",
+            method="POST",
+            scope="models",
+            summary="Pull a model into the store",
+            ask=ask_pull_model,
+            table=tables.PULL,
+            stream=_STREAM,
+            body=PulledModel,
+            answer=PullStatus,
+        ),
+        ManagedOperation(
+            path="/api/delete",
+            method="DELETE",
+            scope="models",
+            summary="Remove a model from the store",
+            ask=ask_delete_model,
+            table=tables.DELETE,
+            body=DeletedModel,
         ),
     ),
     error_body=failure_body,

@@ -123,6 +123,23 @@ SHOW: Final = FieldTable(
         *refused("options", note="nothing is run", neutral=({},)),
     ),
 )
+_STORED: Final = honoured(
+    "model", "name", note="One of them. A tag `latest` counts as none."
+)
+PULL: Final = FieldTable(
+    "POST /api/pull",
+    (
+        *_STORED,
+        *honoured(
+            "stream",
+            note="Lines of JSON; on unless it is `false`. Only `hf.co/OWNER/REPO:QUANT`, "
+            "`hf:…` and `embedded:…` are pulled, from the sources that the operator allows.",
+        ),
+        *refused("insecure", note="nothing is fetched without TLS", neutral=(False,)),
+        *refused("username", "password", note="public models alone are pulled"),
+    ),
+)
+DELETE: Final = FieldTable("DELETE /api/delete", _STORED)
 OPTIONS: Final = FieldTable(
     "`options`",
     (

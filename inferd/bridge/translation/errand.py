@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from inferd.bridge.identity.token import Scope
-from inferd.bridge.translation.failures import BridgeError
+from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable
 from inferd.bridge.translation.question import StreamForm
-from inferd.wire.management import HelperFrame, HelperRequest
+from inferd.limits.bridge import MAX_STATED_CHARS
+from inferd.wire.management import HelperCommand, HelperFrame, HelperRequest
 
 
 class HelperAnswer(Protocol):
@@ -75,3 +77,45 @@ class ManagedOperation:
     """The type of an answer that is not streamed, for the description."""
     texts: Sequence[str] = ()
     content_type: ClassVar[str] = "application/json"
+
+
+def helper_request(  # noqa: PLR0913  # the fields of a request
+    command: HelperCommand,
+    principal: str,
+    *,
+    model: str = "",
+    source: str = "",
+    sha256: str | None = None,
+    names: Mapping[str, str] | None = None,
+) -> HelperRequest:
+    """Return a request of the helper, whose rules for texts it keeps.
+
+    Args:
+        command: what is to be done.
+        principal: who asks.
+        model: its name.
+        source: of a pull.
+        sha256: of a pull.
+        names: the API's names of these fields, where they differ.
+
+    Raises:
+        BridgeError: a text is too long, or has what it must not have.
+    """
+    fields = {
+        "command": command,
+        "principal": principal,
+        "model": model,
+        "source": source,
+        "sha256": sha256,
+    }
+    try:
+        return msgspec.convert(fields, HelperRequest)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        own = place.removesuffix("`")
+        param = (names or {}).get(own, own)
+        raise BridgeError(
+            Reason.INVALID_REQUEST,
+            f"{param}: {text}"[:MAX_STATED_CHARS],
+            param=param,
+        ) from error
