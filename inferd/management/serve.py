@@ -97,7 +97,7 @@ async def _serve(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(accept_all, service, listener)
             if ends_idle:
-                nursery.start_soon(_await_idle, service, nursery.cancel_scope)
+                nursery.start_soon(await_idle, service, nursery.cancel_scope)
             async for _ in signals:
                 nursery.cancel_scope.cancel()
 
@@ -129,7 +129,7 @@ async def _answer(
         room.release_on_behalf_of(token)
 
 
-async def _await_idle(service: HelperService, scope: trio.CancelScope) -> None:
+async def await_idle(service: HelperService, scope: trio.CancelScope) -> None:
     """End the helper when no connection was open for ``HELPER_IDLE_S``."""
     while True:
         await trio.sleep_until(service.last_active_at + HELPER_IDLE_S)
