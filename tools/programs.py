@@ -1,6 +1,6 @@
 """Environments of other people's programs, which tests run against the bridge.
 
-Each file of `tools/programs/` lists what one of them installs, with versions and digests; it
+Each file of `tools/environments/` lists what one of them installs, with versions and digests; it
 is made in the cache when a test first asks for it.
 
     python -m tools.programs frameworks      # makes it now; says where its Python is
@@ -8,6 +8,7 @@ is made in the cache when a test first asks for it.
 
 import fcntl
 import hashlib
+import os
 import platform
 import shutil
 import sys
@@ -18,7 +19,7 @@ from typing import Final
 from tools.packages import ROOT, WHEELS_ALONE, install_pip, pip
 from tools.wheel import cache, say
 
-LISTS: Final = ROOT / "tools" / "programs"
+LISTS: Final = ROOT / "tools" / "environments"
 STAMP: Final = "inferd-programs"
 KEY_CHARS: Final = 16
 
@@ -33,7 +34,7 @@ def program_python(name: str) -> Path:
     """Return the Python of an environment; make it first if it is not there.
 
     Args:
-        name: of the file in `tools/programs/`, without its end.
+        name: of the file in `tools/environments/`, without its end.
     """
     path = LISTS / f"{name}.txt"
     words = f"{path.read_text()}{sys.version}{platform.machine()}"
@@ -55,6 +56,11 @@ def program_python(name: str) -> Path:
             )
             (directory / STAMP).touch()
     return python
+
+
+def program_environ() -> dict[str, str]:
+    """Return our environment, without the paths of modules of ours."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from fuzz.process import n_fds, n_threads
-from tests.daemon.harness import DaemonProcess, eventually
+from tests.daemon.harness import DaemonProcess, eventually, preloaded
 from torture.outcome import Context
 
 SETTLE_S: Final = 60.0
@@ -125,6 +125,7 @@ def _segments() -> frozenset[str]:
 @contextmanager
 def watched(context: Context) -> Iterator[None]:
     """Have a directory for temporary files while inside; then see that all is gone."""
+    preloaded()  # it stays, for the daemons of all items
     before, environ, chosen = Surroundings.now(), dict(os.environ), tempfile.tempdir
     with tempfile.TemporaryDirectory(
         prefix="t-", dir="/tmp"

@@ -66,7 +66,7 @@ LEFT_OUT: Final = (
 THEIR_TEXTS: Final = (
     *("But she couldn't", '(Suddenly)+|\\{ " Sarax.', "(Suddenly)+", "^ blue"),
     *("(Aside|she|felter|alonger)+", "Whillicter", "(little|girl)+"),
-    *("(going|bed)+", "(He|Mom|Lily|Timmy|Once)+"),
+    *("(going|bed)+", "(He|Mom|Lily|Timmy|Once)+", "[ -3000 ]"),
 )
 """Expressions for texts that their model writes."""
 

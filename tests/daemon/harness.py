@@ -147,8 +147,8 @@ class DaemonProcess:
         if self._held is not None:
             command, fds = self._held.launch(*command), self._held.fds
             environ = environ | self._held.environ
-        elif self.command is SERVE and _preloaded().fits(environ):
-            return _preloaded().start(command, environ, stderr)
+        elif self.command is SERVE and preloaded().fits(environ):
+            return preloaded().start(command, environ, stderr)
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -371,7 +371,8 @@ class DaemonProcess:
 
 
 @cache
-def _preloaded() -> Preloaded:
+def preloaded() -> Preloaded:
+    """Give the process that daemons are forks of; it ends with ours."""
     return Preloaded(clean_environ())
 
 

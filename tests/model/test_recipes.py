@@ -11,10 +11,9 @@ from typing import Final
 import pytest
 
 from tests.daemon.bridge import BridgeProcess, bridge_to
-from tests.daemon.configuration import clean_environ
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import llamacpp
-from tools.programs import program_python
+from tools.programs import program_environ, program_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.short_version]
 
@@ -45,7 +44,7 @@ def run(bridge: BridgeProcess, *command: str, **variables: str) -> str:
     here = f"127.0.0.1:{bridge.port}"
     done = subprocess.run(
         [word.replace(ADDRESS, here) for word in command],
-        env={**clean_environ(), **variables},
+        env={**program_environ(), **variables},
         capture_output=True,
         text=True,
         timeout=PROGRAM_S,

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from proofs import first_answer, llama_server, pulls
+from proofs import described_routes, first_answer, llama_server, pulls
 from proofs.catalogue import BY_KEY
 from proofs.ends import LIES, STRIKES
 from torture.outcome import Context, Size, Verdict
@@ -41,3 +41,11 @@ def test_three_commands_lead_from_nothing_to_an_answer(capsys):
 def test_cases_of_llama_cpps_server_pass_at_the_bridge(capsys):
     counts = held(llama_server.KEY, capsys).counts
     assert (counts["cases"], counts["differ"], counts["failed"]) == (8, 1, 0)
+
+
+def test_routes_answer_as_they_are_described(capsys):
+    counts = held(described_routes.KEY, capsys).counts
+    assert counts["failures"] == 0
+    assert counts["status_200"] > 0
+    assert counts["status_400"] > 0
+    assert not [name for name in counts if name.startswith("status_5")]
