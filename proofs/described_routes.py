@@ -20,6 +20,8 @@ NAME: Final = "Requests drawn from /openapi.json, and from what it forbids"
 EXCLUDED: Final = "positive_data_acceptance"
 """The check that what fits a schema is accepted: fields may contradict each other, and no
 schema says so."""
+LEFT_OUT: Final = "^/admin/"
+"""Paths that answer 501 where no helper of the bridge runs."""
 RUN_S: Final = 900.0
 TAIL_CHARS: Final = 600
 """Of what the program wrote, if there is no report."""
@@ -41,7 +43,7 @@ class Failure(Struct):
 class Operations(Struct):
     """Routes of the description."""
 
-    total: int
+    selected: int
     tested: int
 
 
@@ -73,7 +75,7 @@ def run(context: Context) -> None:
     for failure in report.failures:
         where = ", ".join(failure.operations)
         context.problems.append(f"{failure.title}: {where}")
-    untested = report.operations.total - report.operations.tested
+    untested = report.operations.selected - report.operations.tested
     context.require(not untested, f"{untested} routes were not tested")
     context.require(not bugs, f"bugs: {bugs[:1]}")
     context.counts |= {
@@ -84,7 +86,8 @@ def run(context: Context) -> None:
     }
     context.notes.append(
         f"schemathesis {report.schemathesis_version}, all checks but `{EXCLUDED}`: "
-        "fields may contradict each other, and no schema says so"
+        "fields may contradict each other, and no schema says so; "
+        f"routes of `{LEFT_OUT}` are left out, since they answer 501 without a helper"
     )
 
 
@@ -102,6 +105,7 @@ def _send(bridge: BridgeProcess, n_examples: int, phases: str, seed: int) -> Rep
                 *(str(program), "run", f"{bridge.address}/openapi.json"),
                 *("--max-examples", str(n_examples), "--seed", str(seed)),
                 *("--phases", phases, "--exclude-checks", EXCLUDED),
+                *("--exclude-path-regex", LEFT_OUT),
                 *("--warnings", "off", "--report-json-path", str(path)),
             ],
             cwd=scratch,
