@@ -137,7 +137,8 @@ class BridgeApp:
         except BridgeError as error:
             await self._fail(exchange, error)
         except HTTPException as error:
-            await self._fail(exchange, routing_failure(error))
+            failure = routing_failure(error, scope, self._router.routes)
+            await self._fail(exchange, failure)
         except Exception as error:  # noqa: BLE001  # a bug: told without its text
             self._log.write(
                 "error",

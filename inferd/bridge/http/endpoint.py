@@ -1,9 +1,10 @@
 """A route's endpoint, the failures of routing, and the headers of all failures."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope as AsgiScope, Send
 
 from inferd.bridge.http.exchange import HttpExchange
@@ -45,10 +46,24 @@ class RouteEndpoint:
         await self._handler(exchange, scope["path_params"])
 
 
-def routing_failure(error: HTTPException) -> BridgeError:
-    """Return the failure of a request that no route takes."""
+def routing_failure(
+    error: HTTPException, scope: AsgiScope, routes: Iterable[BaseRoute]
+) -> BridgeError:
+    """Return the failure of a request that no route takes.
+
+    Args:
+        error: of the router, which names the methods of one route alone.
+        scope: of the request.
+        routes: all of the router.
+    """
     if error.status_code == 405:  # noqa: PLR2004  # HTTP's number
-        allow = (error.headers or {}).get("Allow", "")
+        methods = {
+            method
+            for route in routes
+            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE
+            for method in route.methods or ()
+        }
+        allow = ", ".join(sorted(methods))
         return BridgeError(
             Reason.METHOD_NOT_ALLOWED, f"the route takes {allow}", allow=allow
         )

@@ -466,6 +466,8 @@ async def test_other_routes_and_methods_are_refused_in_openais_form(
     assert (missing.status, missing.error["code"]) == (404, "route_not_found")
     wrong = await hello.send("GET", CHAT)
     assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
+    several = await hello.send("DELETE", "/api/blobs/sha256:0")
+    assert (several.status, several.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 async def test_health_needs_no_token_and_metrics_do(hello, browse, autojump_clock):
