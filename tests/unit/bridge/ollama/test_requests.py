@@ -87,20 +87,22 @@ def test_a_result_belongs_to_the_call_that_it_names():
     def result(text: str, **fields: Any) -> dict[str, Any]:
         return {"role": "tool", "content": text, **fields}
 
-    calls = [call("a"), call("b", id="own"), call("a")]
-    *_, first, second, third = prompt(
+    calls = [call("a"), call("b", id="own"), call("a"), call("a"), call("a")]
+    *_, first, second, third, fourth = prompt(
         request(
             messages=[
                 *HI,
                 {"role": "assistant", "tool_calls": calls},
                 result("1", tool_name="b"),
                 result("2"),
-                result("3", tool_name="a", tool_call_id="call-2"),
+                result("3", tool_name="a", tool_call_id="call-3"),
+                result("4", tool_name="a"),
             ]
         )
     )
-    ids = [each["content"][0]["tool_call_id"] for each in (first, second, third)]
-    assert ids == ["own", "call-0", "call-2"]
+    results = (first, second, third, fourth)
+    ids = [each["content"][0]["tool_call_id"] for each in results]
+    assert ids == ["own", "call-0", "call-3", "call-2"]
     assert refusal(messages=[*HI, result("1")]) == (
         Reason.INVALID_REQUEST,
         "messages[1]",
