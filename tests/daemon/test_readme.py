@@ -45,8 +45,12 @@ PROGRAMS: Final = [
     for number, program in enumerate(blocks("python"), 1)
 ]
 SOCKETS: Final = "sockets="
-BRIDGE: Final = (".venv/bin/inferd bridge", "curl --silent http://127.0.0.1:8313/")
-"""Commands that `tests/daemon/test_bridge.py` runs."""
+BRIDGE: Final = (
+    ".venv/bin/inferd bridge",
+    "curl --silent http://127.0.0.1:8313/",
+    "curl http://127.0.0.1:8313/v1/audio/transcriptions ",
+)
+"""Commands that `tests/daemon/test_bridge.py` and `test_bridge_speech.py` run."""
 COMMANDS: Final = [line for block in blocks("sh") for line in block.splitlines()]
 PROMPTS: Final = [
     line.removeprefix("$ ")
