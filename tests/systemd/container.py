@@ -43,7 +43,7 @@ LIBRARIES = (
         "priority",
         "starlette",
     ),
-    *("typing_extensions.py", "wsproto"),
+    *("multipart.py", "typing_extensions.py", "wsproto"),
     *("av", "av.libs", "PIL", "pillow.libs"),
 )
 """What the daemon, the bridge and its decoders import, and what that does."""
