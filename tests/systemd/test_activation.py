@@ -45,6 +45,7 @@ token_delay_ms = 1
 """
 PROMPTS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 REQUEST = '{"id":"a","messages":[{"role":"user","content":"hello"}],"stream":false}\n'
+REQUEST_OVER_HTTP = '{"messages":[{"role":"user","content":"hello"}]}'
 PATHS = [
     *("/run/inferd/infer.sock", "/run/inferd/infer.v2.sock"),
     *("/run/inferd/infer.embed.sock", "/run/inferd/infer.rerank.sock"),
@@ -587,6 +588,19 @@ def test_a_user_s_daemon_is_in_a_sandbox_too(user):
     )
     assert (boxed["seccomp"], boxed["is_open"]) == (True, False)
     user.run(*AS_USER, "systemctl", "--user", "stop", "inferd.socket")
+
+
+def test_a_user_s_bridge_answers_that_user_without_a_token_and_nobody_else(user):
+    units = ("inferd.socket", "inferd-bridge.socket")
+    user.run(*AS_USER, "systemctl", "--user", "start", *units)
+    url = "http://127.0.0.1:8313/v1/chat/completions"
+    ask_it = ("curl", "--silent", "--data", REQUEST_OVER_HTTP, url)
+    own = json.loads(user.run(*AS_USER, *ask_it).stdout)
+    assert own["choices"][0]["message"]["content"] == "Hello"
+    others = json.loads(user.run(*ask_it).stdout)
+    assert others["error"]["code"] == "invalid_api_key"
+    stop = ("stop", "inferd-bridge.socket", "inferd.socket")
+    user.run(*AS_USER, "systemctl", "--user", *stop)
 
 
 def test_a_user_without_namespaces_has_a_daemon_by_a_drop_in(machine):
