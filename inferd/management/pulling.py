@@ -102,10 +102,10 @@ def carry_out(task: PullTask, progress: Tell) -> HelperDone | HelperFailure:
             return HelperDone(model=_pull(store, task, progress))
     except (InvalidNameError, PullError, HelperRefusedError) as error:
         print_stderr(f"pull failed: {error.__cause__ or error}")
-        return _failure_of(error, task.store).frame
+        return failure_of_pull(error, task.store).frame
 
 
-def _failure_of(error: Exception, store: str) -> HelperRefusedError:
+def failure_of_pull(error: Exception, store: str) -> HelperRefusedError:
     """Return what the bridge is told of a failure: no path of this machine."""
     match error.__cause__ or error:
         case StoreFullError():

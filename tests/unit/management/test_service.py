@@ -10,7 +10,9 @@ import trio
 
 from inferd.config.bridge_helper import HelperSettings
 from inferd.limits.bridge import HELPER_REQUEST_BYTES, HELPER_REQUEST_S
+from inferd.management.pulling import failure_of_pull
 from inferd.management.service import HelperService
+from inferd.models.pull.errors import PullError
 from inferd.models.store.directory import PARTIAL
 from inferd.models.store.store import ModelStore
 from inferd.wire.management import HELPER_FRAMES, HelperFailure
@@ -189,6 +191,12 @@ class TestPulls:
         service = serve_hub("hf:me/", max_pull_s=0.01)
         refusal = await failure(service, "pull", source="hf:me/m")
         assert (refusal.code, store.names()) == ("failed", [])
+
+
+def test_what_a_pull_says_of_the_store_is_told_without_its_path():
+    error = PullError("/srv/models has 5 bytes free\x9b")
+    told = failure_of_pull(error, "/srv/models").frame
+    assert (told.code, told.message) == ("failed", "the store has 5 bytes free\\x9b")
 
 
 def test_settings_name_sources_that_can_be_compared():
