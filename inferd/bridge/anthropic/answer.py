@@ -13,6 +13,13 @@ from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 SIGNATURE: Final = "unsigned"
 """Of reasoning: clients expect one that they send back, and none is checked."""
 Fields = dict[str, object]
+_NOT_COUNTED: Final[Fields] = dict.fromkeys(
+    (
+        *("cache_creation", "inference_geo", "output_tokens_details"),
+        *("server_tool_use", "service_tier"),
+    )
+)
+"""What the API's description requires of usage, and lets be ``null``."""
 Kind = Literal["text", "thinking"]
 
 
@@ -68,16 +75,18 @@ class MessageAnswer(GeneratedAnswer):
             "content": self._content,
             **self._stop(),
             "usage": self._usage(),
+            "container": None,
         }
 
     def _stop(self) -> Fields:
         if self._done is None:
-            return {"stop_reason": None, "stop_sequence": None}
+            return {"stop_reason": None, "stop_sequence": None, "stop_details": None}
         found = self._done.stop_sequence
         is_stop = self._reason == "stop_sequence" and not isinstance(found, UnsetType)
         return {
             "stop_reason": "max_tokens" if self._form.is_prefill else self._reason,
             "stop_sequence": found if is_stop else None,
+            "stop_details": None,
         }
 
     def _usage(self) -> Fields:
@@ -89,6 +98,7 @@ class MessageAnswer(GeneratedAnswer):
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": n_cached,
             "output_tokens": usage.output_tokens if usage else 0,
+            **_NOT_COUNTED,
         }
 
     # --- blocks -----------------------------------------------------------------------
@@ -97,7 +107,7 @@ class MessageAnswer(GeneratedAnswer):
         yield from self._begin()
         match frame.block:
             case TextDelta(delta=text):
-                yield from self._open_block("text", {"text": ""})
+                yield from self._open_block("text", {"text": "", "citations": None})
                 self._parts.append(text)
                 yield self._delta("text_delta", text=text)
             case ThinkingDelta(delta=text):
@@ -128,7 +138,9 @@ class MessageAnswer(GeneratedAnswer):
         if self._open is None:
             return
         block: Fields = {"type": self._open, self._open: "".join(self._parts)}
-        if self._open == "thinking":
+        if self._open == "text":
+            block["citations"] = None
+        else:
             block["signature"] = SIGNATURE
             yield self._delta("signature_delta", signature=SIGNATURE)
         self._open = None
@@ -139,7 +151,8 @@ class MessageAnswer(GeneratedAnswer):
         """Yield a call as clients assemble it: its name, then its input."""
         # The daemon's ids begin anew with each answer.
         name = f"{self._form.request_id.removeprefix('req_')}_{len(self._content)}"
-        block = {"type": "tool_use", "id": f"toolu_{name}", "name": call.name}
+        block: Fields = {"type": "tool_use", "id": f"toolu_{name}", "name": call.name}
+        block["caller"] = {"type": "direct"}
         yield self._start({**block, "input": {}})
         text = msgspec.json.encode(call.input).decode()
         yield self._delta("input_json_delta", partial_json=text)

@@ -59,6 +59,9 @@ def _entry(model: OfferedModel, created_s: int) -> dict[str, object]:
         "display_name": model.name,
         "created_at": created.isoformat().replace("+00:00", "Z"),
         "lifecycle": "active",
+        "capabilities": None,
+        "max_input_tokens": None,
+        "max_tokens": None,
     }
 
 

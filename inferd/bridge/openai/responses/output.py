@@ -99,7 +99,8 @@ class Output:
         kind = "response.function_call_arguments"
         yield self._item_event("output_item.added", item)
         yield {"type": f"{kind}.delta", **place, "delta": arguments}
-        yield {"type": f"{kind}.done", **place, "arguments": arguments}
+        done: Fields = {"name": call.name, "arguments": arguments}
+        yield {"type": f"{kind}.done", **place, **done}
         item = {**item, "arguments": arguments, "status": "completed"}
         yield self._item_event("output_item.done", item)
         self.items.append(item)
