@@ -56,7 +56,7 @@ def run(context: Context) -> None:
         f"The cases of llama-cpp-python {version()}; the model is `{CHAT.reference}`"
     )
     for reason in dict.fromkeys(each.reason for each in LEFT_OUT):
-        fragments = [each.fragment for each in LEFT_OUT if each.reason == reason]
+        fragments = {each.fragment: 0 for each in LEFT_OUT if each.reason == reason}
         words = ", ".join(f"`{each}`" for each in fragments)
         context.notes.append(f"Not compared: {words}: {reason}")
     context.notes += [note(*each) for each in found.differing.items()]
