@@ -158,16 +158,16 @@ name may be another model's."""
 # --- the bridge's helper (settings: ``[bridge_helper]``) ---------------------------------
 
 HELPER_REQUEST_BYTES: Final = 16 * 1024
-"""Bytes of a request: a source has at most ``SOURCE_MAX_CHARS``. F-55."""
+"""Bytes of a request: a source has at most ``SOURCE_MAX_CHARS``. F-53."""
 
 HELPER_FRAME_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of a frame of the helper: a model of ``MODEL_MAX_FILES`` files has half of it. F-55."""
+"""Bytes of a frame of the helper: a model of ``MODEL_MAX_FILES`` files has half of it. F-53."""
 
 HELPER_REQUEST_S: Final = 10.0
-"""Seconds that a request may take to arrive, from the connection on. F-55."""
+"""Seconds that a request may take to arrive, from the connection on. F-53."""
 
 HELPER_WRITE_S: Final = 60.0
-"""Seconds that one write to the bridge may take, as ``WRITE_TIMEOUT_S`` of the daemon. F-55."""
+"""Seconds that one write to the bridge may take, as ``WRITE_TIMEOUT_S`` of the daemon. F-53."""
 
 HELPER_IDLE_S: Final = 60.0
 """Seconds without a connection after which a helper ends that systemd starts when it is
@@ -175,22 +175,22 @@ needed."""
 
 MAX_HELPER_REQUESTS: Final = 8
 """Requests that are carried out at once, half of them at most of one principal: each is short,
-but loads and one pull. F-55."""
+but loads and one pull. F-53."""
 
 MAX_HELPER_CONNECTIONS: Final = 32
-"""Connections at once; further ones wait to be accepted. F-55."""
+"""Connections at once; further ones wait to be accepted. F-53."""
 
 PULLS_PER_HOUR: Final = 12
-"""Pulls that are begun within an hour, half of them at most of one principal. F-55."""
+"""Pulls that are begun within an hour, half of them at most of one principal. F-53."""
 
 HELPER_PULL_BYTES: Final = 32 * 1024 * 1024 * 1024
-"""Bytes of the files of a model that is pulled: one of 70e9 parameters in 3 bits fits. F-55."""
+"""Bytes of the files of a model that is pulled: one of 70e9 parameters in 3 bits fits. F-53."""
 
 HELPER_PULL_S: Final = 6 * 3600.0
-"""Seconds that a pull may take: ``HELPER_PULL_BYTES`` come in them at 1.5 MB/s. F-55."""
+"""Seconds that a pull may take: ``HELPER_PULL_BYTES`` come in them at 1.5 MB/s. F-53."""
 
 HELPER_FREE_BYTES: Final = 8 * 1024 * 1024 * 1024
-"""Bytes of the store's file system that pulls leave free, for all else on it. F-55."""
+"""Bytes of the store's file system that pulls leave free, for all else on it. F-53."""
 
 MAX_ALLOWED_SOURCES: Final = 64
 """Entries of ``allow_sources``: each is compared with each source."""
