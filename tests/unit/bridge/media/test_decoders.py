@@ -346,7 +346,9 @@ async def test_a_process_that_has_ended_is_started_again(decoders):
 async def test_decoders_end_with_the_process_that_forked_them(taken_over):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fault, taken_over, b"spin")
-        await eventually(lambda: bool(children(taken_over)))
+        await eventually(
+            lambda: bool(children(taken_over)) and not taken_over._forking.locked()
+        )
         os.kill(server_of(taken_over), signal.SIGKILL)  # and the fault is told
 
 

@@ -1,6 +1,8 @@
 """A store after its process was ended at any step: old or new, and never in between."""
 
+import gc
 import os
+import shutil
 from functools import partial, wraps
 
 import pytest
@@ -15,42 +17,47 @@ CHANGES = (
 EXIT_AT_STEP = 9
 OLD, NEW, OTHER = b"old" * 500, b"new" * 600, b"other" * 100
 MAX_STEPS = 60
-"""Stores that are made; a change takes fewer steps."""
+"""Copies of the store, at most; a change takes fewer steps."""
 
 
 def end_at(step: int) -> None:
-    """End this process at a call that may change the file system, before or after it."""
+    """End this process right after a call that may change the file system."""
+    gc.disable()  # what other tests have left has no step here
     n_calls = 0
 
     def ending(real, *args, **options):
         nonlocal n_calls
         n_calls += 1
-        if n_calls == step:
-            os._exit(EXIT_AT_STEP)
-        return real(*args, **options)
+        try:
+            return real(*args, **options)
+        finally:
+            if n_calls == step:
+                os._exit(EXIT_AT_STEP)
 
     for name in CHANGES:
         real = getattr(os, name)
         setattr(os, name, wraps(real)(partial(ending, real)))
 
 
-def interrupted(change):
-    """Have a process make a change, and end at each step in turn; give the steps.
+def interrupted(path, change):
+    """Have processes make a change to a copy of a store, and end at each step in turn.
 
-    The last process makes the whole change.
+    The last process makes the whole change. Gives the store that each has left.
     """
     for step in range(1, MAX_STEPS):
+        copy = path.with_name(str(step))
+        shutil.copytree(path, copy)
         if (process := os.fork()) == 0:
             try:
                 end_at(step)
-                change(step)
+                change(open_store(copy))
                 os._exit(0)
             finally:
                 os._exit(1)
         _, status = os.waitpid(process, 0)
         code = os.waitstatus_to_exitcode(status)
         assert code in {0, EXIT_AT_STEP}
-        yield step
+        yield open_store(copy)
         if code == 0:
             return
     pytest.fail("the change takes more steps")
@@ -58,14 +65,10 @@ def interrupted(change):
 
 @pytest.mark.slow
 def test_a_model_is_the_old_or_the_new_one(tmp_path):
-    def replace(step):
-        add_model(open_store(tmp_path / str(step)), "a", NEW, OTHER)
-
-    for step in range(1, MAX_STEPS):
-        add_model(open_store(tmp_path / str(step)), "a", OLD, OTHER)
+    path = tmp_path / "before"
+    add_model(open_store(path), "a", OLD, OTHER)
     seen = set()
-    for step in interrupted(replace):
-        store = open_store(tmp_path / str(step))
+    for store in interrupted(path, lambda store: add_model(store, "a", NEW, OTHER)):
         assert_whole(store)
         seen.add(store.model("a").files[0].n_bytes)
         store.prune()
@@ -77,13 +80,12 @@ def test_a_model_is_the_old_or_the_new_one(tmp_path):
 
 @pytest.mark.slow
 def test_a_model_is_there_or_removed(tmp_path):
-    for step in range(1, MAX_STEPS):
-        store = open_store(tmp_path / str(step))
-        add_model(store, "a", OLD, OTHER)
-        add_model(store, "b", OTHER)
+    path = tmp_path / "before"
+    before = open_store(path)
+    add_model(before, "a", OLD, OTHER)
+    add_model(before, "b", OTHER)
     seen = set()
-    for step in interrupted(lambda step: open_store(tmp_path / str(step)).remove("a")):
-        store = open_store(tmp_path / str(step))
+    for store in interrupted(path, lambda store: store.remove("a")):
         assert_whole(store)
         assert "b" in store.names()
         seen.add("a" in store.names())

@@ -1,5 +1,6 @@
-import time
+from collections.abc import Callable
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -55,6 +56,11 @@ def cuts(model, monkeypatch):
 
     monkeypatch.setattr(model, "tokenize_raw", noted)
     return done
+
+
+def set_clock(monkeypatch, now: Callable[[], float]) -> None:
+    """Have the checks alone read another clock: a thread of another test reads the real one."""
+    monkeypatch.setattr(length_check, "time", SimpleNamespace(monotonic=now))
 
 
 def check(model, *pieces, n_ctx=N_CTX):
@@ -120,7 +126,7 @@ def test_long_pieces_of_few_tokens_are_refused_before_they_are_tokenised_whole(
 
 def test_many_texts_have_their_time_and_no_more(model, cuts, monkeypatch):
     now = 5.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    set_clock(monkeypatch, lambda: now)
     watching = LengthCheck(model, N_CTX, parses_special=False)
     for now in (5.0, 5.0 + TOKENIZE_S):  # noqa: B007  # the lambda sees it
         watching.refuse_too_long(["hello"])
@@ -132,6 +138,6 @@ def test_many_texts_have_their_time_and_no_more(model, cuts, monkeypatch):
 
 def test_a_text_of_many_pieces_has_no_more_time(model, monkeypatch, small_parts):
     times = iter([0.0, 0.0, 1.0, TOKENIZE_S + 1])
-    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    set_clock(monkeypatch, lambda: next(times))
     with pytest.raises(RefusedError, match=f"over {TOKENIZE_S:g} s"):
         check(model, *["x" * 90] * 4)
