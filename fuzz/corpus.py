@@ -97,6 +97,7 @@ _EMBED: Final = (
         b'"task":"retrieval_query","model":"mock","keep_alive_s":5,"strict":true,"min_n_ctx":9,"describe":true}'
     ),
     b'{"id":"r2","input":["one"],"dimensions":null,"task":null,"more":{}}',
+    b'{"id":"r3","tokens":[[1,22,4294967295],[0]],"dimensions":4,"task":null}',
 )
 
 _RERANK: Final = (

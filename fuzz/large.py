@@ -112,6 +112,8 @@ LINES: Final[Mapping[str, tuple[SurfaceName, Callable[[], bytes]]]] = {
     "blocks 300 deep": ("v2", lambda: _blocks(300, TEXT)),
     "blocks, one of them unknown": ("v2", lambda: _blocks(0, b'{"type":"hologram"}')),
     "blocks 15 deep, one unknown": ("v2", lambda: _blocks(15, b'{"type":"hologram"}')),
+    "tokens": ("embed", lambda: _fill(b'{"tokens":[[%b1]]}', b"300,")),
+    "texts of no tokens": ("embed", lambda: _fill(b'{"tokens":[%b[1]]}', b"[],")),
     "inputs": ("embed", lambda: _fill(b'{"input":[%b"x"]}', b'"x",')),
     "documents": (
         "rerank",

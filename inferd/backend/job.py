@@ -218,14 +218,27 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
 
 
 class EmbedJob(Struct, frozen=True, kw_only=True, tag="embed"):
-    """Texts to turn into vectors."""
+    """Texts to turn into vectors: either ``texts`` or ``tokens`` has them."""
 
-    texts: list[str]
+    texts: list[str] = []
+    tokens: list[list[int]] = []
+    """Tokens of texts, without those that a model puts around a text; 0 to 2**32 - 1."""
     content: Raw | UnsetType = UNSET
-    """The texts as msgpack, as in ``GenerateJob``: ``texts`` has as many empty strings."""
+    """The texts or tokens as msgpack, as in ``GenerateJob``: ``texts`` or ``tokens`` then has
+    as many empty ones."""
     dimensions: int | None
     """How many numbers of a vector to keep, from its beginning; ``None`` for all."""
     task: str | None
+
+    @property
+    def field(self) -> str:
+        """The request's field that its texts came from."""
+        return "tokens" if self.tokens else "input"
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of its texts."""
+        return len(self.tokens or self.texts)
 
 
 class RerankJob(Struct, frozen=True, kw_only=True, tag="rerank"):

@@ -34,6 +34,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 _NIL = Raw(b"\xc0")
 _TURNS: msgspec.msgpack.Decoder[list[Turn]] = msgspec.msgpack.Decoder(list[Turn])
 _TEXTS: msgspec.msgpack.Decoder[list[str]] = msgspec.msgpack.Decoder(list[str])
+_TOKENS: msgspec.msgpack.Decoder[list[list[int]]] = msgspec.msgpack.Decoder(
+    list[list[int]]
+)
 _IN_WORKER: msgspec.msgpack.Decoder[ReceivedByWorker] = msgspec.msgpack.Decoder(
     ReceivedByWorker
 )
@@ -60,15 +63,21 @@ def _length(n_bytes: int) -> bytes:
 
 def encode_content(job: GenerateJob | EmbedJob) -> bytes:
     """Encode the large part of a job, for its ``content``."""
-    return _ENCODER.encode(job.turns if isinstance(job, GenerateJob) else job.texts)
+    match job:
+        case GenerateJob():
+            return _ENCODER.encode(job.turns)
+        case EmbedJob():
+            return _ENCODER.encode(job.tokens or job.texts)
 
 
 def _with_content(job: Job, content: Raw) -> Job:
     match job:
         case GenerateJob():
             return replace(job, turns=_TURNS.decode(content))
-        case EmbedJob():
+        case EmbedJob(tokens=[]):
             return replace(job, texts=_TEXTS.decode(content))
+        case EmbedJob():
+            return replace(job, tokens=_TOKENS.decode(content))
         case _:
             raise MalformedMessageError("content for a job that has none")
 

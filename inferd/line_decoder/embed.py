@@ -13,7 +13,7 @@ from inferd.wire.requests import EmbedRequest
 
 
 def _job_head(job: EmbedJob) -> EmbedJob:
-    return replace(job, texts=[""] * len(job.texts))
+    return replace(job, texts=[""] * len(job.texts), tokens=[[]] * len(job.tokens))
 
 
 EMBED: Final = LineKind(

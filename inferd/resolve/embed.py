@@ -1,6 +1,9 @@
 """Resolve embed requests."""
 
+from collections.abc import Sequence, Sized
 from typing import Final
+
+from msgspec import UNSET
 
 from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
@@ -28,22 +31,25 @@ def resolve_embed(request: EmbedRequest) -> ResolvedRequest[EmbedJob]:
     Raises:
         InvalidRequestError: with the field, its value and what is allowed.
     """
-    if not request.input:
-        raise InvalidRequestError("input must not be empty")
-    if len(request.input) > MAX_EMBED_INPUTS:
-        raise InvalidRequestError(
-            f"input has {len(request.input)} entries, "
-            f"at most {MAX_EMBED_INPUTS} are allowed"
-        )
-    for index, text in enumerate(request.input):
-        if not text:
-            raise InvalidRequestError(f"input[{index}] must not be empty")
+    if request.input is not UNSET and request.tokens is not None:
+        raise InvalidRequestError("tokens and input exclude each other")
+    if request.tokens is not None:
+        _check_entries("tokens", request.tokens)
+    else:
+        _check_entries("input", request.input or ())
     if request.task is not None and request.task not in TASKS:
         raise InvalidRequestError("task uses an unknown variant")
+    if request.task is not None and request.tokens is not None:
+        raise InvalidRequestError(
+            "task adds words to texts, not to tokens; send their tokens with the others"
+        )
     if request.dimensions == 0:  # the worker knows the maximum
         raise InvalidRequestError("dimensions 0 must be at least 1")
     job = EmbedJob(
-        texts=request.input, dimensions=request.dimensions, task=request.task
+        texts=request.input or [],
+        tokens=request.tokens or [],
+        dimensions=request.dimensions,
+        task=request.task,
     )
     return ResolvedRequest(
         job=job,
@@ -52,6 +58,19 @@ def resolve_embed(request: EmbedRequest) -> ResolvedRequest[EmbedJob]:
         keep_alive_s=keep_alive_of(request),
         describe=bool(request.describe),
     )
+
+
+def _check_entries(field: str, entries: Sequence[Sized]) -> None:
+    if not entries:
+        raise InvalidRequestError(f"{field} must not be empty")
+    if len(entries) > MAX_EMBED_INPUTS:
+        raise InvalidRequestError(
+            f"{field} has {len(entries)} entries, "
+            f"at most {MAX_EMBED_INPUTS} are allowed"
+        )
+    for index, entry in enumerate(entries):
+        if not entry:
+            raise InvalidRequestError(f"{field}[{index}] must not be empty")
 
 
 def check_answer_fits(job: EmbedJob, *, n_embd: int) -> None:
@@ -66,8 +85,8 @@ def check_answer_fits(job: EmbedJob, *, n_embd: int) -> None:
     """
     dimensions = min(job.dimensions or n_embd, n_embd)
     n_fit = MAX_FRAME_BYTES // (EMBED_NUMBER_BYTES * dimensions + 2) - 1
-    if len(job.texts) > n_fit:
+    if job.n_inputs > n_fit:
         raise InvalidRequestError(
-            f"input has {len(job.texts)} entries, at most {n_fit} vectors of "
+            f"{job.field} has {job.n_inputs} entries, at most {n_fit} vectors of "
             f"{dimensions} dimensions fit an answer"
         )

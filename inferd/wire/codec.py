@@ -19,6 +19,7 @@ from inferd.wire.requests import (
     Request,
     RerankRequest,
     Role,
+    refuse_no_texts,
 )
 from inferd.wire.responses import (
     BlocksResponse,
@@ -54,6 +55,7 @@ class _Kind(Struct):
 
 
 _BLOCKS: Final = msgspec.json.Decoder(BlocksRequest)
+_EMBED: Final = msgspec.json.Decoder(EmbedRequest)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 _CANCEL: Final = msgspec.json.Decoder(CancelLine)
 _APPEND: Final = msgspec.json.Decoder(AppendLine)
@@ -96,8 +98,6 @@ def request_decoder(kind: type[R]) -> Callable[[bytes], R]:
 
 decode_generate: Final = request_decoder(GenerateRequest)
 """Decodes a v1 generation request."""
-decode_embed: Final = request_decoder(EmbedRequest)
-"""Decodes an embed request."""
 decode_rerank: Final = request_decoder(RerankRequest)
 """Decodes a rerank request."""
 
@@ -116,6 +116,17 @@ def decode_blocks(frame: bytes) -> BlocksRequest:
         return request
 
     return _request(decode, frame, BlocksRequest)
+
+
+def decode_embed(frame: bytes) -> EmbedRequest:
+    """Decode an embed request; raises as ``decode_generate`` does."""
+
+    def decode(frame: bytes) -> EmbedRequest:
+        request = _EMBED.decode(frame)
+        refuse_no_texts(request)
+        return request
+
+    return _request(decode, frame, EmbedRequest)
 
 
 def decode_cancel(frame: bytes) -> CancelLine | None:

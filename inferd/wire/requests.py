@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from inferd.errors import InvalidFrameError
 from inferd.limits.protocol import U32_MAX
 
 U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
@@ -85,12 +86,15 @@ class GenerateRequest(Request, frozen=True, kw_only=True):
 
 
 class EmbedRequest(Request, frozen=True, kw_only=True):
-    """Texts to turn into vectors."""
+    """Texts to turn into vectors: exactly one of ``input`` and ``tokens``."""
 
     id: str = ""
     """Echoed on the answer."""
-    input: list[str]
+    input: list[str] | UnsetType = UNSET
     """1 to 2048 texts, none empty."""
+    tokens: list[list[U32]] | None = None
+    """1 to 2048 texts as ids of the model's own tokens, none empty. The special tokens that
+    the model puts around a text are not added."""
     dimensions: U32 | None = None
     """How many numbers of each vector to keep, from its beginning; default all."""
     task: str | None = None
@@ -100,7 +104,17 @@ class EmbedRequest(Request, frozen=True, kw_only=True):
 
     def counts(self) -> dict[str, int]:
         """Count the texts."""
-        return {"n_inputs": len(self.input)}
+        return {"n_inputs": len(self.tokens or self.input or ())}
+
+
+def refuse_no_texts(request: EmbedRequest) -> None:
+    """Reject a request with neither ``input`` nor ``tokens``.
+
+    Raises:
+        InvalidFrameError: it is such a request.
+    """
+    if request.input is UNSET and request.tokens is None:
+        raise InvalidFrameError("Object missing required field `input`")
 
 
 class RerankRequest(Request, frozen=True, kw_only=True):

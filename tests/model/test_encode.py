@@ -1,8 +1,10 @@
 import math
 from collections.abc import Iterator
 
+import gguf
 import pytest
 
+from inferd.models.convert.vocabulary import SPECIALS as BERT_SPECIALS
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import (
     Connection,
@@ -12,12 +14,19 @@ from tests.daemon.harness import (
     eventually,
     llamacpp,
 )
-from tests.model.tiny import N_CTX, WIDTH, write_tiny_bert
+from tests.model.reference import PHANTOM_SPACE
+from tests.model.tiny import (
+    BERT_PIECES,
+    N_CTX,
+    WIDTH,
+    write_tiny_bert,
+)
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 EMBED = "infer.embed.sock"
 RERANK = "infer.rerank.sock"
+N_VOCAB = len(BERT_SPECIALS) + 2 * len(BERT_PIECES)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +85,28 @@ def test_fewer_dimensions_may_be_asked_for(daemon):
     assert math.hypot(*answer["embeddings"][0]) == pytest.approx(1)
 
 
+def test_the_tokens_of_a_text_have_its_vector(daemon, models):
+    reader = gguf.GGUFReader(models["embed"])
+    vocabulary = reader.fields["tokenizer.ggml.tokens"].contents()
+    bos, end = (
+        int(reader.fields[f"tokenizer.ggml.{role}_token_id"].contents())
+        for role in ("bos", "seperator")
+    )
+    pieces = [vocabulary.index(each) for each in (PHANTOM_SPACE + "o", "n", "e")]
+    text = ask(daemon, EMBED, input=["one"])
+    tokens = ask(daemon, EMBED, tokens=[[bos, *pieces, end]])
+    assert tokens == text
+    [bare] = ask(daemon, EMBED, tokens=[pieces])["embeddings"]
+    assert math.dist(bare, text["embeddings"][0]) > 1e-3
+
+
+def test_tokens_of_large_lines_have_the_vectors_that_they_have_alone(daemon):
+    [alone] = ask(daemon, EMBED, tokens=[[7, 8, 9]])["embeddings"]
+    found = ask(daemon, EMBED, tokens=[[7, 8, 9]] * 2048, padding="x" * 32 * 1024)
+    assert found["usage"] == {"input_tokens": 3 * 2048}
+    assert max(math.dist(alone, vector) for vector in found["embeddings"]) < 1e-2
+
+
 def test_as_many_texts_as_a_request_may_have_fit_an_answer(daemon):
     texts = [f"text {number % 7}" for number in range(2048)]
     answer = ask(daemon, EMBED, input=texts)
@@ -120,6 +151,16 @@ def test_only_the_best_may_be_asked_for(daemon):
             EMBED,
             {"input": ["x", "x" * N_CTX]},
             "input[1] has 514 tokens, the context 512",
+        ),
+        (
+            EMBED,
+            {"tokens": [[1], [1, 10**6]]},
+            f"tokens[1][1] 1000000 not in [0, {N_VOCAB - 1}], the model's vocabulary",
+        ),
+        (
+            EMBED,
+            {"tokens": [[1], [1] * 600]},
+            "tokens[1] has 600 tokens, the context 512",
         ),
         (
             RERANK,

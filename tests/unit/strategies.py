@@ -131,6 +131,7 @@ EMBED_REQUESTS = st.builds(
     EmbedRequest,
     id=st.text(),
     input=st.lists(st.text(), max_size=3),
+    tokens=st.none() | st.lists(st.lists(U32, max_size=3), max_size=3),
     dimensions=st.none() | U32,
     task=st.none() | st.text(),
     model=st.none() | st.text(),

@@ -37,6 +37,13 @@ MODULES = (requests, blocks, responses, speech, status, commands)
 OWN_DOCS: Mapping[str, Mapping[str, str]] = {
     name: docs for module in MODULES for name, docs in attribute_docs(module).items()
 }
+NEEDED: Mapping[str, Any] = {
+    "EmbedRequest": [
+        {"required": ["input"]},
+        {"required": ["tokens"], "properties": {"tokens": {"type": "array"}}},
+    ],
+}
+"""Of a message with fields of which one is needed: what a message must have one of."""
 READERS_OWN = ("UnknownBlock", "UnknownAttachment")
 """What a reader makes of types that it does not know: nobody sends them."""
 REFERENCES = tuple(f"#/$defs/{name}" for name in READERS_OWN)
@@ -52,6 +59,8 @@ def schema_text(message: type[Struct]) -> str:
     head = {"$schema": DIALECT}
     for name, definition in schema["$defs"].items():
         describe(definition, docs_of(name))
+        if name in NEEDED:
+            definition["anyOf"] = NEEDED[name]
     if message in ANSWERS.values():
         head["$comment"] = TOLERANCE
         require_what_is_sent(schema["$defs"][message.__name__], message)

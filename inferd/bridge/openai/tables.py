@@ -120,7 +120,13 @@ EMBEDDINGS: Final = FieldTable(
     "POST /v1/embeddings",
     (
         *_MODEL,
-        *honoured("input", note="A text or an array of texts; tokens are refused."),
+        *honoured(
+            "input",
+            note="A text, an array of texts, an array of tokens, or an array of such arrays. "
+            "Tokens are ids of the model's own vocabulary, with the special tokens that it puts "
+            "around a text; those of another tokenizer, such as tiktoken's, stand for other "
+            "words.",
+        ),
         *honoured(
             "dimensions", note="The first numbers of each vector, scaled to length 1."
         ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct
 
 from inferd.bridge.openai.tables import EMBEDDINGS, RERANK
 from inferd.bridge.openai.usage import prompt_usage
@@ -21,6 +21,7 @@ from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 
 Tokens = Annotated[int, Meta(ge=1, le=U32_MAX)]
+TokenId = Annotated[int, Meta(ge=0, le=U32_MAX)]
 _VECTORS: Final = msgspec.json.Decoder(list[Raw])
 _NUMBERS: Final = msgspec.json.Decoder(list[float])
 
@@ -31,7 +32,7 @@ _NUMBERS: Final = msgspec.json.Decoder(list[float])
 class EmbeddingsRequest(Struct, frozen=True, kw_only=True):
     """The honoured fields of a request for embeddings."""
 
-    input: str | list[object]
+    input: str | list[str | TokenId | list[TokenId]]
     model: str | None = None
     dimensions: Tokens | None = None
     encoding_format: Literal["float", "base64"] = "float"
@@ -45,28 +46,41 @@ def ask_embeddings(body: bytes, asked: Asked) -> Question:
         BridgeError: it has something that is not served.
     """
     wanted = read_body(body, EMBEDDINGS, EmbeddingsRequest)
+    texts, tokens = _read_input(wanted.input)
     request = EmbedRequest(
         id=asked.request_id,
         model=wanted.model,
-        input=_texts(wanted.input),
+        input=UNSET if tokens else texts,
+        tokens=tokens or None,
         dimensions=wanted.dimensions,
         task=wanted.task,
     )
     is_base64 = wanted.encoding_format == "base64"
     answer = EmbeddingsAnswer(wanted.model, is_base64=is_base64)
-    return Question(request, answer, field_names={"messages": "input"})
+    names = {"messages": "input", "tokens": "input"}
+    return Question(request, answer, field_names=names)
 
 
-def _texts(given: str | Sequence[object]) -> list[str]:
-    texts = [given] if isinstance(given, str) else [*given]
-    strings = [text for text in texts if isinstance(text, str)]
-    if len(strings) < len(texts):
+def _read_input(
+    given: str | Sequence[str | int | list[int]],
+) -> tuple[list[str], list[list[int]]]:
+    """Return texts, or the tokens of texts.
+
+    Raises:
+        BridgeError: it has both.
+    """
+    entries = [given] if isinstance(given, str) else given
+    texts = [each for each in entries if isinstance(each, str)]
+    ids = [each for each in entries if isinstance(each, int)]
+    lists = [each for each in entries if isinstance(each, list)]
+    if len(entries) not in {len(texts), len(ids), len(lists)}:
         raise BridgeError(
-            Reason.UNSUPPORTED,
-            "input: a text or an array of texts is supported; tokens are not",
+            Reason.INVALID_REQUEST,
+            "input: a text, an array of texts, of tokens, or of arrays of tokens; "
+            "these cannot be mixed",
             param="input",
         )
-    return strings
+    return texts, [ids] if ids else lists
 
 
 class EmbeddingsAnswer(OneFrameAnswer[EmbeddingsFrame]):

@@ -104,11 +104,11 @@ class Encoder:
     # --- preparing --------------------------------------------------------------------
 
     def prepare(self, job: Job) -> PreparedTexts:
-        """Tokenise a job's texts.
+        """Tokenise a job's texts, or check its tokens.
 
         Raises:
-            RefusedError: a text is longer than the context, tokenising takes too long, or
-                more dimensions are asked for than there are.
+            RefusedError: a text is longer than the context, a token is not in the vocabulary,
+                tokenising takes too long, or more dimensions are asked for than there are.
         """
         match job:
             case EmbedJob():
@@ -122,9 +122,26 @@ class Encoder:
         n_embd = self._model.n_embd
         if job.dimensions is not None and job.dimensions > n_embd:
             raise RefusedError(f"dimensions {job.dimensions} not in [1, {n_embd}]")
+        if job.tokens:
+            return self._checked(job.tokens)
         prefix = task_prefix(self._model.architecture, self._model.name, job.task)
         texts = ([prefix + text] for text in job.texts)
         return self._tokenize_all(texts, "input", "")
+
+    def _checked(self, tokenized: list[list[int]]) -> list[list[int]]:
+        """Return a client's tokens; the first that do not fit, or are none, are refused."""
+        n_vocab = self._model.n_vocab
+        for index, tokens in enumerate(tokenized):
+            where = f"tokens[{index}]"
+            if len(tokens) > self._n_ctx:
+                raise self._too_long(where, str(len(tokens)), "")
+            if max(tokens) >= n_vocab:
+                place = next(i for i, token in enumerate(tokens) if token >= n_vocab)
+                raise RefusedError(
+                    f"{where}[{place}] {tokens[place]} not in [0, {n_vocab - 1}], "
+                    "the model's vocabulary"
+                )
+        return tokenized
 
     def _pairs(self, job: RerankJob) -> list[list[int]]:
         texts = ([job.query, document] for document in job.documents)

@@ -279,14 +279,18 @@ def _logprob(token: int, text: str) -> Logprob:
 
 def _embedded(ticket: int, job: EmbedJob) -> Embedded:
     n_numbers = job.dimensions or N_EMBD
-    vectors = [_vector(text, n_numbers) for text in job.texts]
+    entries = [text.encode() for text in job.texts] or [
+        b"".join(token.to_bytes(4, "little") for token in tokens)
+        for tokens in job.tokens
+    ]
+    vectors = [_vector(entry, n_numbers) for entry in entries]
     return Embedded(
         ticket=ticket, embeddings=msgspec.json.encode(vectors), dimensions=n_numbers
     )
 
 
-def _vector(text: str, n_numbers: int) -> list[float]:
-    digest = hashlib.sha256(text.encode()).digest()
+def _vector(entry: bytes, n_numbers: int) -> list[float]:
+    digest = hashlib.sha256(entry).digest()
     numbers = [byte - 127.5 for byte in digest[:n_numbers]]
     length = math.hypot(*numbers)
     return [number / length for number in numbers]

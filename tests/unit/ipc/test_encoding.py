@@ -140,6 +140,12 @@ JOBS = st.one_of(
     st.builds(
         EmbedJob, texts=TEXTS, dimensions=st.none() | U32, task=st.none() | st.text()
     ),
+    st.builds(
+        EmbedJob,
+        tokens=st.lists(st.lists(U32)),
+        dimensions=st.none() | U32,
+        task=st.none(),
+    ),
     st.builds(RerankJob, query=st.text(), documents=TEXTS),
 )
 TO_WORKER = st.one_of(
@@ -408,11 +414,18 @@ GENERATE = GenerateJob(
 
 
 @pytest.mark.parametrize(
-    "job", [EmbedJob(texts=["a", "é"], dimensions=3, task=None), GENERATE]
+    ("job", "empty"),
+    [
+        (EmbedJob(texts=["a", "é"], dimensions=3, task=None), {"texts": ["", ""]}),
+        (
+            EmbedJob(tokens=[[1, 2**32 - 1], [0]], dimensions=3, task=None),
+            {"tokens": [[], []]},
+        ),
+        (GENERATE, {"turns": []}),
+    ],
 )
-def test_content_is_sent_apart_and_restored_in_the_worker(job):
+def test_content_is_sent_apart_and_restored_in_the_worker(job, empty):
     content = encode_content(job)
-    empty = {"texts": [""]} if isinstance(job, EmbedJob) else {"turns": []}
     light = msgspec.structs.replace(job, content=msgspec.Raw(content), **empty)
     head, rest = encode_in_parts(Prepare(ticket=7, job=light))
     assert bytes(rest) == content

@@ -4,9 +4,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from inferd.backend.job import GenerateJob, Turn
+from inferd.backend.job import EmbedJob, GenerateJob, Turn
 from inferd.limits.line_decoder import MAX_HEAD_BYTES, MAX_TOOLS_BYTES
-from inferd.limits.protocol import MAX_JOB_MEDIA
+from inferd.limits.protocol import MAX_JOB_MEDIA, U32_MAX
 from inferd.line_decoder.decode import decode_large_line
 from inferd.line_decoder.kind import DecodeOutput
 from inferd.line_decoder.kinds import KINDS
@@ -144,13 +144,21 @@ def test_cancels_are_read_everywhere_and_appends_on_v2_alone():
     assert found("text", line).result.failure is not None
 
 
-def test_as_many_texts_are_known_as_there_are():
-    result = found("embed", {"id": "r", "input": ["a", "b"]})
+@pytest.mark.parametrize(
+    ("fields", "texts", "tokens"),
+    [
+        ({"input": ["a", "b"]}, ["", ""], []),
+        ({"tokens": [[1, 2], [U32_MAX]]}, [], [[], []]),
+    ],
+)
+def test_as_many_texts_are_known_as_there_are(fields, texts, tokens):
+    result = found("embed", {"id": "r", **fields})
     request = result.result.request
     assert request is not None
-    assert request.job is not None
-    assert request.job.texts == ["", ""]  # type: ignore[union-attr]
-    assert msgspec.msgpack.decode(result.sections[0]) == ["a", "b"]
+    assert isinstance(request.job, EmbedJob)
+    assert (request.job.texts, request.job.tokens) == (texts, tokens)
+    [content] = fields.values()
+    assert msgspec.msgpack.decode(result.sections[0]) == content
 
 
 LONG = "x" * (2 * MAX_HEAD_BYTES)

@@ -1,8 +1,9 @@
 import pytest
+from msgspec import UNSET
 
 from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
-from inferd.limits.protocol import MAX_EMBED_INPUTS, MAX_FRAME_BYTES
+from inferd.limits.protocol import MAX_EMBED_INPUTS, MAX_FRAME_BYTES, U32_MAX
 from inferd.resolve.embed import check_answer_fits, resolve_embed
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import EMBEDS
@@ -46,6 +47,13 @@ def test_tasks_and_dimensions_are_passed_on(task, dimensions):
 def test_as_many_texts_as_may_be():
     assert MAX_EMBED_INPUTS == 2048
     assert len(resolve(input=["x"] * 2048).job.texts) == 2048
+    assert len(resolve(input=UNSET, tokens=[[1]] * 2048).job.tokens) == 2048
+
+
+def test_tokens_take_the_place_of_texts():
+    job = EmbedJob(tokens=[[7, 0], [U32_MAX]], dimensions=3, task=None)
+    asked = resolve(input=UNSET, tokens=[[7, 0], [U32_MAX]], dimensions=3)
+    assert asked == ResolvedRequest(job=job, needs=(EMBEDS,))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +63,17 @@ def test_as_many_texts_as_may_be():
         ({"input": ["x"] * 2049}, "input has 2049 entries, at most 2048 are allowed"),
         ({"input": ["one", ""]}, "input[1] must not be empty"),
         ({"input": [""]}, "input[0] must not be empty"),
+        ({"input": UNSET, "tokens": []}, "tokens must not be empty"),
+        (
+            {"input": UNSET, "tokens": [[1]] * 2049},
+            "tokens has 2049 entries, at most 2048 are allowed",
+        ),
+        ({"input": UNSET, "tokens": [[1], []]}, "tokens[1] must not be empty"),
+        ({"input": [], "tokens": []}, "tokens and input exclude each other"),
+        (
+            {"input": UNSET, "tokens": [[1]], "task": "similarity"},
+            "task adds words to texts, not to tokens; send their tokens with the others",
+        ),
         ({"task": "poetry"}, "task uses an unknown variant"),
         ({"task": ""}, "task uses an unknown variant"),
         ({"task": "Similarity"}, "task uses an unknown variant"),
@@ -90,6 +109,9 @@ def test_more_vectors_than_fit_are_refused_with_how_many_do(
         f"input has 682 entries, at most 681 vectors of {counted} dimensions fit "
         "an answer"
     )
+    tokens = EmbedJob(tokens=[[1]] * 682, dimensions=dimensions, task=None)
+    text = refusal(check_answer_fits, tokens, n_embd=n_embd)
+    assert text.startswith("tokens has 682 entries, at most 681 vectors")
 
 
 @pytest.mark.parametrize("n_embd", [1400, 2048, 4096, 16384])

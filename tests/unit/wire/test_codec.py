@@ -544,3 +544,12 @@ def test_content_that_is_no_array_is_told_with_what_it_is(content):
 def test_other_faults_are_told_as_they_are(decode, line):
     with pytest.raises(InvalidFrameError, match="^Expected `[^;]*$"):
         decode(line)
+
+
+@pytest.mark.parametrize("line", [b'{"id":"a"}', b'{"id":"a","tokens":null}'])
+def test_an_embed_request_without_texts_is_none(line):
+    with pytest.raises(InvalidFrameError, match="required field `input`"):
+        decode_embed(line)
+    with pytest.raises(InvalidFrameError, match="input"):
+        decode_embed(line[:-1] + b',"input":null}')
+    assert decode_embed(line[:-1] + b',"input":[]}').input == []

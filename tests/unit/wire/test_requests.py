@@ -21,6 +21,10 @@ NEEDED: dict[type[Request], dict[str, Any]] = {
     RerankRequest: {"query": "q", "documents": ["one"]},
 }
 """The least that each request has."""
+REQUIRED = [
+    (kind, name) for kind in NEEDED for name in NEEDED[kind] if kind is not EmbedRequest
+]
+"""Fields without which a request is none; of an embed request the decoder says so."""
 U32_FIELDS = [
     *((GenerateRequest, name) for name in ("top_k", "max_tokens", "seed")),
     (GenerateRequest, "image_token_budget"),
@@ -31,7 +35,7 @@ OPTIONS = [
     *U32_FIELDS,
     *((GenerateRequest, name) for name in ("temperature", "top_p", "stream")),
     *((GenerateRequest, name) for name in ("stop", "progress")),
-    (EmbedRequest, "task"),
+    *((EmbedRequest, name) for name in ("task", "tokens")),
 ]
 
 
@@ -104,9 +108,7 @@ def test_all_but_the_content_may_be_left_out(kind):
     assert left_out["id"] == ""
 
 
-@pytest.mark.parametrize(
-    ("kind", "field"), [(kind, name) for kind in NEEDED for name in NEEDED[kind]]
-)
+@pytest.mark.parametrize(("kind", "field"), REQUIRED)
 def test_a_request_without_content_is_none(kind, field):
     fields = {name: value for name, value in NEEDED[kind].items() if name != field}
     with pytest.raises(msgspec.ValidationError, match=f"required field `{field}`"):
@@ -156,6 +158,10 @@ def test_null_is_no_text_and_no_list(kind, field):
         (GenerateRequest, "stream", "yes"),
         (EmbedRequest, "input", "text"),
         (EmbedRequest, "input", [1]),
+        (EmbedRequest, "tokens", [1]),
+        (EmbedRequest, "tokens", [[1], [-1]]),
+        (EmbedRequest, "tokens", [[U32_MAX + 1]]),
+        (EmbedRequest, "tokens", [[True]]),
         (EmbedRequest, "task", 1),
         (RerankRequest, "documents", "text"),
         (RerankRequest, "documents", [{"text": "x"}]),

@@ -17,6 +17,7 @@ from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import Use
 from inferd.bridge.translation.question import Question
 from inferd.client.frames import ClientBlocksDone
+from inferd.limits.protocol import U32_MAX
 from inferd.wire.blocks import BlocksRequest, TextBlock
 from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import (
@@ -100,10 +101,29 @@ def test_base64_is_used_where_it_is_wanted():
     assert struct.unpack("<2f", b64decode(entry["embedding"])) == (1.0, 2.0)
 
 
-@pytest.mark.parametrize("given_input", [[1, 2], [[1]], ["a", 1]])
-def test_tokens_are_refused(given_input):
-    with pytest.raises(BridgeError, match="tokens are not"):
+@pytest.mark.parametrize(
+    ("given_input", "tokens"),
+    [([1, 0], [[1, 0]]), ([[1], [U32_MAX, 2]], [[1], [U32_MAX, 2]]), ([[]], [[]])],
+)
+def test_tokens_are_passed_on_as_such(given_input, tokens):
+    question = embeddings(input=given_input)
+    assert question.request == EmbedRequest(id="req_1", tokens=tokens)
+    assert question.field_names["tokens"] == "input"
+
+
+def test_no_texts_are_left_for_the_daemon_to_refuse():
+    assert embeddings(input=[]).request == EmbedRequest(id="req_1", input=[])
+
+
+@pytest.mark.parametrize(
+    "given_input",
+    [["a", 1], [1, [1]], [[1], "a"], [["a"]], [-1], [[U32_MAX + 1]], [1.5], [True]],
+)
+def test_what_is_neither_texts_nor_tokens_is_refused(given_input):
+    with pytest.raises(BridgeError) as caught:
         embeddings(input=given_input)
+    assert caught.value.reason is Reason.INVALID_REQUEST
+    assert str(caught.value.param).startswith("input")
 
 
 # --- reranking ----------------------------------------------------------------------

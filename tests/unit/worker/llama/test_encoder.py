@@ -4,10 +4,12 @@ from math import ceil
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
-from inferd.backend.job import RerankJob
+from inferd.backend.job import EmbedJob, RerankJob
 from inferd.dialects.prompt.task_prefixes import task_prefix
 from inferd.ipc.worker import Embedded, Failed, Scored, Step
+from inferd.limits.protocol import U32_MAX
 from inferd.limits.worker import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.backend import LoadError, RefusedError
 from tests.model.tiny import write_tiny_bert, write_tiny_model
@@ -128,6 +130,16 @@ def test_a_task_puts_its_prefix_in_front(tmp_path):
     assert asked[0] @ plain[0] < 0.999
 
 
+def test_tokens_of_a_text_with_its_special_ones_have_its_vector(encoder):
+    tokens = encoder.prepare(embed_job("hello", "a b")).texts
+    job = EmbedJob(tokens=tokens, dimensions=None, task=None)
+    prepared = encoder.prepare(job)
+    assert prepared.prompt_tokens == sum(map(len, tokens))
+    encoder.start(1, prepared)
+    found = vectors_of(encode_all(encoder)[1])
+    assert (found == vectors(encoder, "hello", "a b")).all()
+
+
 # --- causal models --------------------------------------------------------------------
 
 
@@ -190,6 +202,23 @@ def test_the_first_input_over_the_context_is_refused_by_its_place(encoder):
     with pytest.raises(RefusedError) as caught:
         encoder.prepare(embed_job("hi", longest, longest + "x", longest * 2))
     assert str(caught.value) == "input[2] has 513 tokens, the context 512"
+
+
+def test_the_first_tokens_that_cannot_be_are_refused_by_their_place(encoder):
+    n_vocab = encoder._engine._model.n_vocab
+    last = n_vocab - 1
+    longest = [last] * N_CTX
+    job = EmbedJob(tokens=[[0], longest], dimensions=None, task=None)
+    assert encoder.prepare(job).prompt_tokens == 1 + N_CTX
+    known = f"not in [0, {last}], the model's vocabulary"
+    for tokens, text in (
+        ([[0], [1, n_vocab, U32_MAX]], f"tokens[1][1] {n_vocab} {known}"),
+        ([longest, [*longest, 0]], "tokens[1] has 513 tokens, the context 512"),
+        ([[U32_MAX], [0] * 600], f"tokens[0][0] {U32_MAX} {known}"),
+    ):
+        with pytest.raises(RefusedError) as caught:
+            encoder.prepare(replace(job, tokens=tokens))
+        assert str(caught.value) == text
 
 
 def test_the_first_document_over_the_context_is_refused_by_its_place(ranker):

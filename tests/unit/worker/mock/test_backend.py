@@ -243,6 +243,12 @@ def test_vectors_are_of_length_one_and_the_same_each_time():
     assert math.hypot(*a) == pytest.approx(1)
 
 
+def test_tokens_have_vectors_of_their_own():
+    job = EmbedJob(tokens=[[1, 2], [2, 1], [1, 2]], dimensions=None, task=None)
+    one, two, again = json.loads(outcome_of(backend(), job).embeddings)
+    assert one == again != two
+
+
 @pytest.mark.parametrize("dimensions", [1, 7, N_EMBD])
 def test_vectors_are_as_long_as_they_are_asked_for(dimensions):
     outcome = outcome_of(backend(), embed_job("a", dimensions=dimensions))
