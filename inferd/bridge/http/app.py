@@ -227,13 +227,13 @@ class BridgeApp:
             own(
                 "/metrics",
                 "Return the metrics of the bridge",
-                scope="inference",
+                scopes=("inference", "admin"),
                 answers={CONTENT_TYPE.partition(";")[0]: str},
             ),
             self._metrics,
         )
         yield (
-            own("/server_info", "Describe the bridge", scope="inference"),
+            own("/server_info", "Describe the bridge", scopes=("inference", "admin")),
             self._server_info,
         )
         for api in self._apis:
@@ -254,7 +254,7 @@ class BridgeApp:
         endpoint = RouteEndpoint(route, handler, self._identify)
         return Route(route.path, endpoint, methods=[route.method])
 
-    async def _identify(self, exchange: HttpExchange, scope: Scope) -> None:
+    async def _identify(self, exchange: HttpExchange, scopes: Sequence[Scope]) -> None:
         """Recognise who asks, before the body is read.
 
         Raises:
@@ -264,7 +264,7 @@ class BridgeApp:
         caller = await self._callers.identify(credential, exchange.peer)
         exchange.caller = caller
         exchange.peer.principal = caller.principal
-        self._callers.check_scope(caller, scope)
+        self._callers.check_scopes(caller, scopes)
         if not exchange.hold(self._in_progress):
             exchange.extra_headers["connection"] = "close"
             raise BridgeError(

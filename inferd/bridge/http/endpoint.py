@@ -1,6 +1,6 @@
 """A route's endpoint, the failures of routing, and the headers of all failures."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -26,7 +26,7 @@ class RouteEndpoint:
         self,
         route: HttpRoute,
         handler: Handler,
-        identify: Callable[[HttpExchange, Scope], Awaitable[None]],
+        identify: Callable[[HttpExchange, Sequence[Scope]], Awaitable[None]],
     ) -> None:
         self._route = route
         self._handler = handler
@@ -41,8 +41,8 @@ class RouteEndpoint:
         exchange = scope[EXCHANGE]
         assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
         exchange.route = self._route.name or self._route.path
-        if self._route.scope is not None:
-            await self._identify(exchange, self._route.scope)
+        if self._route.scopes:
+            await self._identify(exchange, self._route.scopes)
         await self._handler(exchange, scope["path_params"])
 
 

@@ -1,7 +1,7 @@
 """Decide who asks, and what they may do."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -134,15 +134,16 @@ class Callers:
             peer.is_looked_up = True
         return peer.uid
 
-    def check_scope(self, caller: HttpCaller, scope: Scope) -> None:
-        """Check what a caller may do.
+    def check_scopes(self, caller: HttpCaller, scopes: Sequence[Scope]) -> None:
+        """Check that a caller has one of some scopes.
 
         Raises:
             BridgeError: not this, or the tokens of the day are used up.
         """
-        if scope not in caller.scopes:
+        if not any(scope in caller.scopes for scope in scopes):
             raise BridgeError(
-                Reason.FORBIDDEN, f"the token of {caller.principal} lacks scope {scope}"
+                Reason.FORBIDDEN,
+                f"the token of {caller.principal} lacks scope {' or '.join(scopes)}",
             )
         self._check_quota(caller)
 

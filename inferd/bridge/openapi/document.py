@@ -112,10 +112,10 @@ def _operation(route: HttpRoute, schemas: Schemas) -> Schema:
     if (takes := route.takes) is not None:
         content = {takes.content_type: {"schema": request_schema(takes, schemas)}}
         described["requestBody"] = {"required": True, "content": content}
-    if route.scope is not None:
+    if route.scopes:
         # Without a token: the bridge's own user, whom the kernel names.
         described["security"] = [{"bearer": []}, {"key": []}, {}]
-        described["x-inferd-scope"] = route.scope
+        described["x-inferd-scopes"] = list(route.scopes)
     return described
 
 

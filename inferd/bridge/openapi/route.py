@@ -59,8 +59,8 @@ class HttpRoute:
     method: str
     summary: str
     """A sentence, without its full stop."""
-    scope: Scope | None = None
-    """What the token of a caller must allow; ``None`` where nobody is asked for."""
+    scopes: tuple[Scope, ...] = ()
+    """One of which a caller's token must have; none where no token is needed."""
     apis: tuple[Api, ...]
     """In whose form failures are told; several where a header decides."""
     operation: Operation | FormOperation | ManagedOperation | None = None
@@ -84,6 +84,6 @@ class HttpRoute:
     def failures(self) -> tuple[Reason, ...]:
         """Why a request may fail, each reason once."""
         found = [*_OF_HEADS, *self.reasons]
-        found += _OF_CALLERS if self.scope else ()
+        found += _OF_CALLERS if self.scopes else ()
         found += _OF_BODIES if self.takes else ()
         return tuple(dict.fromkeys(found))

@@ -28,7 +28,7 @@ def own_route(  # noqa: PLR0913  # what a route may have
     path: str,
     summary: str,
     *,
-    scope: Scope | None = None,
+    scopes: tuple[Scope, ...] = (),
     answers: Mapping[str, object] | None = None,
     reasons: tuple[Reason, ...] = (),
 ) -> HttpRoute:
@@ -37,7 +37,7 @@ def own_route(  # noqa: PLR0913  # what a route may have
         path=path,
         method="GET",
         summary=summary,
-        scope=scope,
+        scopes=scopes,
         apis=forms_of(path, apis),
         answers=answers or {JSON: ANY_OBJECT},
         reasons=reasons,
@@ -55,7 +55,7 @@ def operation_routes(
                 name=operation.path,
                 method="POST",
                 summary=f"Answer a request of the API {api.name}",
-                scope="inference",
+                scopes=("inference",),
                 apis=(api,),
                 operation=operation,
                 reasons=OF_THE_DAEMON,
@@ -70,7 +70,7 @@ def managed_routes(api: Api) -> Iterator[tuple[HttpRoute, ManagedOperation]]:
             path=operation.path,
             method=operation.method,
             summary=operation.summary,
-            scope=operation.scope,
+            scopes=(operation.scope,),
             apis=(api,),
             operation=operation,
             reasons=OF_THE_HELPER,
@@ -84,12 +84,12 @@ def model_routes(
     """Give the routes of an API's lists of models, each with that of one model."""
     name, below = api.models_path, "/{model:path}"
     for path in filter(None, (name, *api.models_also)):
-        listed = own_route(apis, path, "List the models", scope="inference")
+        listed = own_route(apis, path, "List the models", scopes=("inference",))
         shown = own_route(
             apis,
             path + below,
             "Describe a model",
-            scope="inference",
+            scopes=("inference",),
             reasons=(Reason.MODEL_NOT_FOUND,),
         )
         yield replace(listed, name=name), replace(shown, name=name + below)
@@ -102,7 +102,7 @@ def lookup_routes(api: Api) -> Iterator[tuple[HttpRoute, Lookup]]:
             path=lookup.path,
             method=lookup.method,
             summary=lookup.summary,
-            scope="inference",
+            scopes=("inference",),
             apis=(api,),
             lookup=lookup,
             reasons=lookup.reasons,

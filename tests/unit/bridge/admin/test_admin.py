@@ -188,3 +188,14 @@ async def test_only_those_who_manage_read_who_asked_what(manager, autojump_clock
     assert b"ada" not in plain.body
     full = await manager.call("GET", "/metrics", key=bob)
     assert b'principal_requests_total{principal="ada"} 2.0' in full.body
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/server_info"])
+async def test_those_who_manage_alone_see_how_the_bridge_does(
+    manager, autojump_clock, path
+):
+    statuses = {}
+    for scope in ("inference", "models", "admin"):
+        key = manager.token(scope, scopes=(scope,))
+        statuses[scope] = (await manager.call("GET", path, key=key)).status
+    assert statuses == {"inference": 200, "models": 403, "admin": 200}

@@ -96,7 +96,7 @@ def test_each_schema_is_one_and_refers_to_what_is_there(document):
 
 def test_who_asks_and_what_may_be_told_follow_from_the_route(document):
     chat = document["paths"][CHAT]["post"]
-    assert chat["x-inferd-scope"] == "inference"
+    assert chat["x-inferd-scopes"] == ["inference"]
     assert {"bearer", "key"} == {name for each in chat["security"] for name in each}
     assert "security" not in document["paths"]["/health"]["get"]
     assert set(chat["responses"]) == {
