@@ -51,6 +51,7 @@ from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.helper import HelperClient
 from inferd.config.bridge import BridgeSettings
+from inferd.wire.blocks import BlocksRequest
 
 UNENFORCED_HEADER: Final = "x-inferd-unenforced"
 """Names what a request asks for and an answer need not keep."""
@@ -287,7 +288,12 @@ class BridgeApp:
             exchange.extra_headers[UNENFORCED_HEADER] = question.unenforced
         cost = question.answer
         try:
-            with self._callers.spending(caller, n_most, lambda: cost.n_tokens):
+            with self._callers.spending(
+                caller,
+                n_most,
+                lambda: cost.n_tokens,
+                is_told_late=not isinstance(question.request, BlocksRequest),
+            ):
                 exchange.extra_headers.update(self._limit_headers(caller))
                 async with exchange.ended_by_hang_up():
                     frames = self._daemon.ask(question, caller.principal)

@@ -161,7 +161,12 @@ class Callers:
 
     @contextmanager
     def spending(
-        self, caller: HttpCaller, n_most: int, spent: Callable[[], int]
+        self,
+        caller: HttpCaller,
+        n_most: int,
+        spent: Callable[[], int],
+        *,
+        is_told_late: bool = False,
     ) -> Iterator[None]:
         """Reserve tokens of a caller's quota while inside; count those that were used then.
 
@@ -169,9 +174,12 @@ class Callers:
             caller: who asks.
             n_most: tokens that the request may use.
             spent: tells how many it has used.
+            is_told_late: whether that is known once it is answered, and not before. One that
+                nobody waits for any more counts all that it reserved then: the daemon may
+                have computed it.
 
         Raises:
-            BridgeError: none are left.
+            BridgeError: none are left, or the block raised it.
         """
         if caller.quota is None:
             yield
@@ -179,10 +187,16 @@ class Callers:
         self._check_quota(caller)
         name = caller.principal
         n_reserved = self._quota.reserve(name, caller.quota, n_most, time.time())
+        n_untold = n_reserved if is_told_late else 0
         try:
             yield
+            n_untold = 0
+        except BridgeError:
+            n_untold = 0
+            raise
         finally:
-            self._quota.settle(name, n_reserved, spent(), time.time())
+            n_tokens = spent() or n_untold
+            self._quota.settle(name, n_reserved, n_tokens, time.time())
 
     def quota_headers(self, caller: HttpCaller) -> dict[str, str]:
         """Return what a caller is told of its quota; nothing without one."""

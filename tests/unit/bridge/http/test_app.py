@@ -419,6 +419,29 @@ async def test_the_prompt_of_an_answer_that_is_cut_is_counted(tmp_path, autojump
         assert browser.quota.usage().used == {"bob": used}
 
 
+@pytest.mark.parametrize(
+    ("script", "used"),
+    [
+        pytest.param([99.0], {"bob": 30}, id="hang-up"),
+        pytest.param([BridgeError(Reason.UNAVAILABLE, "no")], {}, id="refused"),
+    ],
+)
+async def test_vectors_that_nobody_waits_for_count_all_that_was_reserved(
+    tmp_path, autojump_clock, script, used
+):
+    browser = Browser(tmp_path, ScriptedDaemon(*script))
+    body = b'{"input":"a text"}'.ljust(30)
+    await browser.send(
+        "POST",
+        "/v1/embeddings",
+        body,
+        headers={"authorization": f"Bearer {browser.token('bob', quota=9000)}"},
+        uid=OTHER,
+        hangs_up_at=3,
+    )
+    assert browser.quota.usage().used == used
+
+
 async def test_a_compressed_body_is_refused(hello, autojump_clock):
     zipped = await hello.send("POST", CHAT, b"x", headers={"content-encoding": "gzip"})
     assert (zipped.status, zipped.error["code"]) == (415, "unsupported_encoding")
