@@ -126,6 +126,10 @@ USAGE_S: Final = 10.0
 """Seconds after which the tokens that were used are written to their file, if they have changed:
 what a bridge that is killed forgets."""
 
+USAGE_LOCK_S: Final = 1.0
+"""Seconds for which another bridge of the same user may keep that file locked: to replace it
+takes some milliseconds. What was used is added the next time then."""
+
 USAGE_FILE_BYTES: Final = 256 * 1024
 """Bytes of that file: names of 64 characters and numbers, for each of ``MAX_TOKENS``."""
 

@@ -20,6 +20,28 @@ class DayUsage(Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens, by principal."""
 
 
+def add_usage(kept: DayUsage, before: DayUsage, now: DayUsage) -> DayUsage:
+    """Add what one bridge has counted between two moments to what several have kept.
+
+    Args:
+        kept: by all of them; of another day, it counts no more.
+        before: what the bridge had counted at the first moment, where that was kept.
+        now: what it has counted at the second.
+
+    Returns:
+        The tokens of all, never less than the bridge's own; of the names that used most.
+    """
+    used = Counter(kept.used if kept.day == now.day else {})
+    earlier = before.used if before.day == now.day else {}
+    for name, n_tokens in now.used.items():
+        used[name] = max(n_tokens, used[name] + n_tokens - earlier.get(name, 0))
+    return DayUsage(now.day, _most(used))
+
+
+def _most(used: Counter[str]) -> dict[str, int]:
+    return dict(nlargest(MAX_TOKENS, used.items(), key=lambda each: each[1]))
+
+
 class DailyQuota:
     """Counts tokens by name, from midnight in UTC on.
 
@@ -41,8 +63,18 @@ class DailyQuota:
 
     def usage(self) -> DayUsage:
         """Return what is worth keeping: the names that have used most."""
-        most = nlargest(MAX_TOKENS, self._used.items(), key=lambda each: each[1])
-        return DayUsage(self._day, dict(most))
+        return DayUsage(self._day, _most(self._used))
+
+    def add_others(self, own: DayUsage, total: DayUsage) -> None:
+        """Count what other bridges have used.
+
+        Args:
+            own: what was counted here.
+            total: what ``add_usage`` has made of that.
+        """
+        if self._day == own.day == total.day:
+            for name, n_tokens in total.used.items():
+                self._used[name] += max(0, n_tokens - own.used.get(name, 0))
 
     def left(self, name: str, quota: int, now_s: float) -> int:
         """Return the tokens that are left for further requests of a name today.

@@ -1,7 +1,13 @@
-"""The file of the tokens that were used today, so that a restart does not begin anew."""
+"""The file of the tokens that were used today, so that a restart does not begin anew.
 
+All bridges of a user add to it, each under a lock of its directory.
+"""
+
+import fcntl
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +19,13 @@ from inferd.bridge.identity.private_file import (
     read_private,
     replace_private,
 )
-from inferd.bridge.identity.quota import DailyQuota, DayUsage
-from inferd.limits.bridge import USAGE_FILE_BYTES, USAGE_S
+from inferd.bridge.identity.quota import DailyQuota, DayUsage, add_usage
+from inferd.limits.bridge import USAGE_FILE_BYTES, USAGE_LOCK_S, USAGE_S
 from inferd.trusted_path import UntrustedError, open_directory
 from inferd.wire.codec import DECODE_FAILURES
 
 FILE_NAME: Final = "bridge-usage.json"
+_LOCK_RETRY_S: Final = 0.01
 _DECODER: Final = msgspec.json.Decoder(DayUsage)
 
 
@@ -54,27 +61,54 @@ def read_usage(path: Path) -> DayUsage:
         raise UsageFileError(f"{path}: {error}") from error
 
 
-def write_usage(path: Path, usage: DayUsage) -> None:
-    """Replace the file.
+def add_to_file(path: Path, before: DayUsage, now: DayUsage) -> DayUsage:
+    """Add to the file what was used between two moments; return what is in it then.
+
+    A file that cannot be read is replaced.
 
     Raises:
-        UsageFileError: it cannot be written.
+        UsageFileError: it cannot be written, or another bridge has locked it for over
+            ``USAGE_LOCK_S``.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory = open_directory(path.parent)
         try:
-            replace_private(directory, path.name, msgspec.json.encode(usage) + b"\n")
+            _lock(directory)
+            kept = DayUsage()
+            with suppress(UsageFileError):
+                kept = read_usage(path)
+            total = add_usage(kept, before, now)
+            replace_private(directory, path.name, msgspec.json.encode(total) + b"\n")
         finally:
             os.close(directory)
     except UntrustedError as error:
         raise UsageFileError(str(error)) from error
     except OSError as error:
         raise UsageFileError(f"{path}: {error.strerror}") from error
+    return total
+
+
+def _lock(directory: int) -> None:
+    """Lock a directory until it is closed.
+
+    Raises:
+        OSError: another process has it locked for too long.
+    """
+    deadline = time.monotonic() + USAGE_LOCK_S
+    while True:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOCK_RETRY_S)
+        else:
+            return
 
 
 class UsageKeeper:
-    """Writes what was used to its file, where it has changed.
+    """Adds what was used to its file, and what other bridges have added there to the quota.
 
     Args:
         quota: counts.
@@ -95,18 +129,23 @@ class UsageKeeper:
         """Write every ``USAGE_S`` until cancelled; a process that is killed loses that much."""
         while True:
             await trio.sleep(USAGE_S)
-            await trio.to_thread.run_sync(self.write, self._quota.usage())
+            await self.keep()
+
+    async def keep(self) -> None:
+        """Add what is new to the file, and count what other bridges have added."""
+        usage = self._quota.usage()
+        await trio.to_thread.run_sync(self.write, usage)
+        self._quota.add_others(usage, self._written)
 
     def write(self, usage: DayUsage) -> None:
-        """Write now, unless nothing has changed."""
+        """Add what is new to the file now, unless nothing is."""
         if usage == self._written:
             return
         try:
-            write_usage(self._path, usage)
+            self._written = add_to_file(self._path, self._written, usage)
         except UsageFileError as error:
             if not self._is_failing:
                 self._failed(str(error))
             self._is_failing = True
             return
         self._is_failing = False
-        self._written = usage

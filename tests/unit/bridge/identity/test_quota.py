@@ -1,10 +1,12 @@
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from inferd.bridge.identity.quota import DAY_S, DailyQuota, DayUsage
+from inferd.bridge.identity.quota import DAY_S, DailyQuota, DayUsage, add_usage
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.usage_file import (
     UsageFileError,
@@ -79,6 +81,50 @@ async def test_what_was_used_outlives_the_bridge(tmp_path, autojump_clock):
     path.write_text("{")
     with pytest.raises(UsageFileError):
         read_usage(path)
+
+
+async def test_bridges_of_one_user_add_to_one_file_and_count_each_other(tmp_path):
+    path = tmp_path / "usage.json"
+    quotas = [DailyQuota(), DailyQuota()]
+    keepers = [UsageKeeper(each, path, pytest.fail) for each in quotas]
+    for quota, keeper, n_tokens in zip(quotas, keepers, (7, 8), strict=True):
+        use(quota, n_tokens)
+        await keeper.keep()
+    assert read_usage(path).used == {"ada": 15}
+    use(quotas[0], 1)
+    await keepers[0].keep()
+    assert [each.left("ada", 100, NOON) for each in quotas] == [84, 85]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), st.integers(1, 9))))
+def test_what_is_kept_is_the_sum_of_what_all_bridges_count(steps):
+    kept, written = DayUsage(), [DayUsage(), DayUsage()]
+    quotas = [DailyQuota(), DailyQuota()]
+    for each, name, n_tokens in steps:
+        use(quotas[each], n_tokens, name)
+        now = quotas[each].usage()
+        kept = written[each] = add_usage(kept, written[each], now)
+        quotas[each].add_others(now, kept)
+        assert quotas[each].usage() == kept
+    assert sum(kept.used.values()) == sum(n_tokens for *_, n_tokens in steps)
+
+
+def test_a_file_that_is_lost_or_of_yesterday_costs_a_bridge_nothing_of_its_own():
+    now = DayUsage(10, {"ada": 9})
+    for kept in (DayUsage(), DayUsage(9, {"ada": 50})):
+        assert add_usage(kept, DayUsage(10, {"ada": 7}), now) == now
+
+
+def test_a_file_that_another_process_keeps_locked_is_written_later(tmp_path):
+    told: list[str] = []
+    keeper = UsageKeeper(DailyQuota(), tmp_path / "usage.json", told.append)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    keeper.write(DayUsage(1, {"ada": 1}))
+    os.close(directory)
+    keeper.write(DayUsage(1, {"ada": 2}))
+    assert len(told) == 1
+    assert read_usage(tmp_path / "usage.json").used == {"ada": 2}
 
 
 def test_a_file_that_cannot_be_written_is_told_once(tmp_path):
