@@ -7,7 +7,7 @@ protocol is driven from here; its parser is h11. HTTP/2 is not spoken.
 
 from contextlib import suppress
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 import h11
 import trio
@@ -18,10 +18,16 @@ from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 
+from inferd.bridge.apis import api_of
 from inferd.bridge.identity.caller import HttpPeer
+from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import CLOSE_S, PIPELINED_BYTES, READ_BYTES
 
+_HEAD_TOO_LARGE: Final = 431
+"""HTTP's number."""
+_HEAD_MARKS: Final = 4
+"""Bytes of a header besides its name and value, and of a line besides its two words."""
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
 
 
@@ -53,7 +59,32 @@ class PlainProtocol(H11Protocol):
             headers=headers,
             http_version=request.http_version,
         )
-        await super()._create_stream(plain)
+        if _head_bytes(plain) <= self.config.h11_max_incomplete_size:
+            await super()._create_stream(plain)
+            return
+        await self._send_error_response(_HEAD_TOO_LARGE)  # it came in one piece
+        await self.send(Closed())
+
+    async def _send_error_response(self, status_code: int) -> None:
+        """Refuse what is no request; of which API it would be, nobody knows."""
+        failure = BridgeError(Reason.INVALID_REQUEST, "no request of HTTP/1.1")
+        if status_code == _HEAD_TOO_LARGE:
+            most = self.config.h11_max_incomplete_size
+            failure = BridgeError(
+                Reason.TOO_LARGE, f"the line and headers have over {most} bytes"
+            )
+        body = api_of("").error_body(failure)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        await self._send_h11_event(
+            h11.Response(status_code=status_code, headers=headers)
+        )
+        await self._send_h11_event(h11.Data(data=body))
+        await self._send_h11_event(h11.EndOfMessage())
 
     async def _close_stream(self) -> None:
         """Tell the application of the end, unless it takes nothing any more.
@@ -64,6 +95,11 @@ class PlainProtocol(H11Protocol):
         with trio.move_on_after(CLOSE_S):
             await super()._close_stream()
         self.stream = None
+
+
+def _head_bytes(request: h11.Request) -> int:
+    pairs = [(request.method, request.target), *request.headers]
+    return sum(len(first) + len(last) + _HEAD_MARKS for first, last in pairs)
 
 
 class HttpConnection:

@@ -1,5 +1,6 @@
 """Connections on virtual time: hypercorn's parser, and our bounds around it."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -92,6 +93,23 @@ async def served(
         nursery.start_soon(run)
         yield ours, has_ended
         nursery.cancel_scope.cancel()
+
+
+async def takes_all(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def read_all(client: Client) -> bytes:
+    data = b""
+    while part := await client.receive_some():
+        data += part
+    return data
+
+
+def refusal(data: bytes) -> tuple[int, Any]:
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"]
 
 
 async def read_until(client: Client, end: bytes) -> bytes:
@@ -189,13 +207,30 @@ async def test_a_client_that_does_not_read_is_disconnected(autojump_clock):
         assert trio.current_time() == 60
 
 
-async def test_a_head_that_is_too_large_is_refused(autojump_clock):
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["unfinished", "at once"])
+async def test_a_head_that_is_too_large_is_refused(autojump_clock, end):
     async with served(at_once) as (client, has_ended):
-        await client.send_all(b"GET / HTTP/1.1\r\nx: " + b"y" * 4096)
-        data = b""
-        while part := await client.receive_some():
-            data += part
-        assert data.startswith(b"HTTP/1.1 431 ")
+        await client.send_all(b"GET / HTTP/1.1\r\nHost: x\r\nx: " + b"y" * 4096 + end)
+        status, error = refusal(await read_all(client))
+        assert (status, error["code"]) == (431, "request_too_large")
+        await has_ended.wait()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+async def test_what_is_no_request_is_refused_in_a_form_that_clients_read(
+    autojump_clock, sent
+):
+    async with served(takes_all) as (client, has_ended):
+        await client.send_all(sent)
+        status, error = refusal(await read_all(client))
+        assert (status, error["code"]) == (400, "invalid_request")
         await has_ended.wait()
 
 
