@@ -3,19 +3,21 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final
 
 from openai import AsyncOpenAI, OpenAI
 
+from tests.daemon import preloaded
 from tests.daemon.configuration import clean_environ
 from tests.daemon.harness import PATIENCE_S, DaemonProcess, eventually
+from tests.daemon.preloaded import COMMAND, Preloaded
 
-BRIDGE: Final = (sys.executable, "-m", "inferd", "bridge")
+BRIDGE: Final = (*COMMAND, "bridge")
 
 
 class BridgeProcess:
@@ -33,12 +35,8 @@ class BridgeProcess:
         listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
         config = ("--config", str(daemon.config_file))
         with self._log.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                [*BRIDGE, *config, *listen, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                env=clean_environ(),
+            self.process = bridges().start(
+                [*BRIDGE, *config, *listen, *options], clean_environ(), stderr.fileno()
             )
         assert eventually(
             lambda: bool(self.logged("bridge.listening")) or self.has_ended
@@ -97,6 +95,12 @@ class BridgeProcess:
         finally:
             self.process.kill()
             self.process.wait()
+
+
+@cache
+def bridges() -> Preloaded:
+    """Give the process that bridges are forks of."""
+    return Preloaded(clean_environ(), preloaded.BRIDGE)
 
 
 @contextmanager

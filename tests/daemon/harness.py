@@ -31,7 +31,7 @@ from tests.daemon.connection import (
     generate,
     to_line,
 )
-from tests.daemon.preloaded import COMMAND, ForkedProcess, Preloaded
+from tests.daemon.preloaded import COMMAND, DAEMON, ForkedProcess, Preloaded
 
 __all__ = [
     "PATIENCE_S",
@@ -373,7 +373,7 @@ class DaemonProcess:
 @cache
 def preloaded() -> Preloaded:
     """Give the process that daemons are forks of; it ends with ours."""
-    return Preloaded(clean_environ())
+    return Preloaded(clean_environ(), DAEMON)
 
 
 def _accepts(path: Path) -> bool:

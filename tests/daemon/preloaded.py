@@ -1,4 +1,4 @@
-"""Start daemons as forks of a process that has imported what they need.
+"""Start daemons, and bridges and doctors, as forks of a process that has imported what they need.
 
 Nine tenths of the processor time of a daemon that starts and ends are its imports, and tests
 start hundreds. What is forked has run nothing of the daemon's; in a fork `inferd` runs from
@@ -26,12 +26,20 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 PROGRAM: Final = "inferd"
 COMMAND: Final = (sys.executable, "-m", PROGRAM)
-MODULES: Final = ("inferd.cli.commands.serve", "inferd.app")
-"""What the program imports before it does anything of its own."""
+DAEMON: Final = ("inferd.cli.commands.serve", "inferd.app")
+"""What the daemon imports before it does anything of its own."""
+BRIDGE: Final = (
+    *("inferd.cli.commands.bridge", "inferd.bridge.http.listen"),
+    "inferd.bridge.serve",
+)
+"""And what the bridge does."""
+DOCTOR: Final = ("inferd.cli.commands.doctor",)
+"""And what the doctor does."""
 
 MAX_BYTES: Final = 1 << 17
 """Bytes of one order: a command line and an environment."""
@@ -91,20 +99,21 @@ class ForkedProcess:
 
 
 class Preloaded:
-    """The process that daemons are forks of; it ends with ours.
+    """The process that programs are forks of; it ends with ours.
 
     Args:
         environ: its environment.
+        modules: that it imports.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], modules: Sequence[str]) -> None:
         self._read = _read_at_start(environ)
         self._orders, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tests.daemon.preloaded"),
-                    *(str(theirs.fileno()), ROOM),
+                    *(str(theirs.fileno()), *modules, ROOM),
                 ],
                 env=environ,
                 cwd=ROOT,
@@ -119,14 +128,38 @@ class Preloaded:
         return _read_at_start(environ) == self._read
 
     def start(
-        self, command: Sequence[str], environ: Mapping[str, str], stderr: int
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        stderr: int,
+        stdout: int | None = None,
     ) -> ForkedProcess:
-        """Start what a command starts, one of ``COMMAND``, in such an environment."""
+        """Start what a command starts, one of ``COMMAND``, in such an environment.
+
+        Args:
+            command: its command line.
+            environ: its environment, one that ``fits``.
+            stderr: descriptor of its stderr.
+            stdout: and of its stdout; without one, what it prints is lost.
+        """
         order = json.dumps([[*command], {**environ}, os.fspath(Path.cwd())]).encode()
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            socket.send_fds(self._orders, [order], [stderr, theirs.fileno()])
+            fds = [theirs.fileno(), stderr, *([] if stdout is None else [stdout])]
+            socket.send_fds(self._orders, [order], fds)
         return ForkedProcess(int(ours.recv(MAX_BYTES)), ours)
+
+    def run(
+        self, command: Sequence[str], environ: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run such a command to its end; give what it printed."""
+        with TemporaryFile("w+") as stdout, TemporaryFile("w+") as stderr:
+            code = self.start(command, environ, stderr.fileno(), stdout.fileno()).wait()
+            printed = [
+                os.pread(each.fileno(), os.fstat(each.fileno()).st_size, 0).decode()
+                for each in (stdout, stderr)
+            ]
+        return subprocess.CompletedProcess([*command], code, *printed)
 
     def _end(self) -> None:
         self._orders.close()
@@ -169,18 +202,19 @@ class Forks:
         return None
 
     def _obey(self) -> Sequence[str] | None:
-        order, fds, _, _ = socket.recv_fds(self._orders, MAX_BYTES, 2)
+        order, fds, _, _ = socket.recv_fds(self._orders, MAX_BYTES, 3)
         if not order:
             self._looks.unregister(self._orders)
             self._orders.close()
             return None
-        stderr, asked_by = fds
+        asked_by, *outputs = fds
         client = socket.socket(fileno=asked_by)
         pid = os.fork()
         if pid == 0:
             client.close()
-            return self._become(order, stderr)
-        os.close(stderr)
+            return self._become(order, outputs)
+        for each in outputs:
+            os.close(each)
         client.send(str(pid).encode())
         ended = FileIO(os.pidfd_open(pid))
         self._looks.register(ended, selectors.EVENT_READ, (pid, ended, client))
@@ -193,14 +227,15 @@ class Forks:
         with client:
             client.send(str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _become(self, order: bytes, stderr: int) -> Sequence[str]:
+    def _become(self, order: bytes, outputs: Sequence[int]) -> Sequence[str]:
         """Leave nothing of the process that this is a fork of but its modules."""
         for key in [*self._looks.get_map().values()]:
             for each in key.data[1:] if key.data is not None else [self._orders]:
                 each.close()
         self._looks.close()
-        os.dup2(stderr, sys.stderr.fileno())
-        os.close(stderr)
+        for fd, stream in zip(outputs, (sys.stderr, sys.stdout), strict=False):
+            os.dup2(fd, stream.fileno())
+            os.close(fd)
         command, environ, cwd = json.loads(order)
         os.environ.clear()
         os.environ.update(environ)
@@ -226,9 +261,9 @@ def _reseed() -> None:
     order.seed()
 
 
-def _preload(fd: int) -> Sequence[str] | None:
+def _preload(fd: int, modules: Sequence[str]) -> Sequence[str] | None:
     gc.disable()
-    for module in MODULES:
+    for module in modules:
         import_module(module)
     gc.freeze()
     gc.enable()
@@ -236,7 +271,7 @@ def _preload(fd: int) -> Sequence[str] | None:
 
 
 if __name__ == "__main__":
-    command = _preload(int(sys.argv[1]))
+    command = _preload(int(sys.argv[1]), sys.argv[2:-1])
     if command is not None:
         sys.argv[1:] = command[len(COMMAND) :]
         runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
