@@ -214,6 +214,7 @@ def test_the_first_tokens_that_cannot_be_are_refused_by_their_place(encoder):
     for tokens, text in (
         ([[0], [1, n_vocab, U32_MAX]], f"tokens[1][1] {n_vocab} {known}"),
         ([longest, [*longest, 0]], "tokens[1] has 513 tokens, the context 512"),
+        ([[n_vocab]], f"tokens[0][0] {n_vocab} {known}"),
         ([[U32_MAX], [0] * 600], f"tokens[0][0] {U32_MAX} {known}"),
     ):
         with pytest.raises(RefusedError) as caught:
