@@ -28,6 +28,7 @@ from inferd.management.pulling import PullTask
 from inferd.management.pulls import pull_frames
 from inferd.management.shares import HelperShares
 from inferd.management.store import managed_model, managed_models, remove_model
+from inferd.terminal import escape
 from inferd.wire.codec import DECODE_FAILURES
 from inferd.wire.commands import Command, Reply
 from inferd.wire.framing import LineSplitter
@@ -156,6 +157,9 @@ class HelperService:
                         await _send(stream, frame)
         except HelperRefusedError as error:
             refusal = error
+            if error.code == "failed" and error.__cause__ is not None:
+                reason = escape(str(error.__cause__))  # may name paths
+                self._log.write("warn", "helper_request.failed", error=reason)
         except trio.BrokenResourceError:
             return "hung_up"
         except Exception as error:  # noqa: BLE001  # a bug: told without its text

@@ -28,12 +28,19 @@ def managed_store(path: Path, *, makes: bool = False) -> Iterator[ModelStore]:
     Raises:
         HelperRefusedError: it cannot be used, or the body failed with an error of the store.
     """
-    try:
+    with _refusals():
         directory = StoreDirectory.open(path, makes=makes)
         if directory is None:
             raise HelperRefusedError("model_not_found", "the store has no models")
         with directory:
             yield ModelStore(directory)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell errors of the store without paths of the machine."""
+    try:
+        yield
     except ModelNotInStoreError as error:
         text = "the store has no model of that name"
         raise HelperRefusedError("model_not_found", text) from error
@@ -50,14 +57,17 @@ def managed_models(path: Path) -> list[ManagedModel]:
     Raises:
         HelperRefusedError: the store cannot be used.
     """
-    if not path.exists():
-        return []
-    with managed_store(path) as store:
-        return [
-            _managed(store, model)
-            for model in store.models()
-            if isinstance(model, Manifest)
-        ]
+    with _refusals():
+        directory = StoreDirectory.open(path, makes=False)
+        if directory is None:  # nothing was pulled yet
+            return []
+        with directory:
+            store = ModelStore(directory)
+            return [
+                _managed(store, model)
+                for model in store.models()
+                if isinstance(model, Manifest)
+            ]
 
 
 def managed_model(path: Path, name: str) -> ManagedModel:

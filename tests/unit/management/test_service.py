@@ -1,6 +1,7 @@
 """Requests of the bridge, as a connection brings them, and what becomes of each."""
 
 import json
+import shutil
 import socket
 from typing import Any
 
@@ -15,7 +16,7 @@ from inferd.management.service import HelperService
 from inferd.models.pull.errors import PullError
 from inferd.models.store.directory import PARTIAL
 from inferd.models.store.store import ModelStore
-from inferd.wire.management import HELPER_FRAMES, HelperFailure
+from inferd.wire.management import HELPER_FRAMES, HelperDone, HelperFailure
 from tests.fakes.hub import Behaviour
 from tests.unit.models.store.stores import add_model
 
@@ -85,6 +86,26 @@ async def test_models_are_listed_shown_and_removed(serve, allowing, store):
         "show",
         "done",
     )
+
+
+async def test_a_directory_in_which_nothing_was_pulled_yet_has_no_models(
+    serve, allowing, store
+):
+    shutil.rmtree(store.directory.path)
+    service = serve(allowing("test"))
+    assert await ask(service, "list") == [HelperDone()]
+    store.directory.path.mkdir()
+    assert await ask(service, "list") == [HelperDone()]
+
+
+async def test_the_log_says_why_a_store_cannot_be_used(serve, allowing, store):
+    path = store.directory.path
+    path.chmod(0o777)
+    service = serve(allowing("test"))
+    told = await failure(service, "list")
+    assert (told.code, str(path) in told.message) == ("failed", False)
+    [reason, _] = lines_of(service)
+    assert str(path) in reason["error"]
 
 
 async def test_a_model_of_a_source_that_is_not_allowed_is_not_removed(
