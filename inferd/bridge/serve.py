@@ -116,7 +116,7 @@ class _Bridge:
         self._log = log
         self._notifier = ServiceNotifier(os.environ)
         self._quota, self._usage = self._keep_usage(usage_path())
-        daemon = DaemonClient(
+        daemon = self._daemon = DaemonClient(
             options.directory,
             max_requests=settings.max_requests,
             is_gateway=settings.gateway,
@@ -160,7 +160,7 @@ class _Bridge:
                 nursery.start_soon(self._notifier.feed_watchdog)
                 nursery.start_soon(self._usage.run)
                 self._notifier.ready()
-                await self._server.serve(socks, stop)
+                await self._server.serve(socks, stop, self._daemon.close)
                 nursery.cancel_scope.cancel()
         self._usage.write(self._quota.usage())
 

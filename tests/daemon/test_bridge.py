@@ -328,6 +328,22 @@ def test_a_bridge_that_is_stopped_finishes_its_streams(daemon):
         assert bridge.process.wait(PATIENCE_S) == 0
 
 
+def test_answers_that_take_too_long_for_a_bridge_that_is_stopped_fail(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": scripts(), "bridge": {"drain_s": 0.01}}).start()
+    with bridge_to(daemon) as bridge, bridge.client() as client:
+        asked = {"model": "endless", "messages": HI}
+        stream = client.chat.completions.create(stream=True, **asked)
+        assert next(stream).choices
+        bridge.process.send_signal(signal.SIGTERM)
+        with pytest.raises(openai.APIError, match="going down") as caught:
+            list(stream)
+        assert caught.value.code == "backend_unavailable"
+        assert bridge.process.wait(PATIENCE_S) == 0
+    assert no_requests(daemon)
+
+
 def test_a_bridge_whose_log_nobody_reads_serves_and_ends(daemon):
     path = daemon.scratch / "unread.sock"
     read_end, write_end = os.pipe()

@@ -19,7 +19,7 @@ from inferd.bridge.http.connection import ByteStream, HttpConnection
 from inferd.bridge.identity.caller import HttpPeer
 from inferd.bridge.identity.tcp_owner import TcpEnd
 from inferd.config.bridge import BridgeSettings
-from inferd.limits.bridge import BODY_QUEUE_EVENTS, HANDSHAKE_S
+from inferd.limits.bridge import BODY_QUEUE_EVENTS, CLOSE_S, HANDSHAKE_S
 
 _UCRED: Final = struct.Struct("iII")
 ACCEPT_RETRY_S: Final = 0.1
@@ -59,27 +59,45 @@ class HttpServer:
         """Connections that are open."""
         return self._n_open
 
-    async def serve(self, socks: Sequence[socket.socket], stop: trio.Event) -> None:
+    async def serve(
+        self,
+        socks: Sequence[socket.socket],
+        stop: trio.Event,
+        overdue: Callable[[], None] = lambda: None,
+    ) -> None:
         """Serve the connections to listening sockets until told to stop.
 
         Then no further ones are accepted, idle ones are closed, and answers have
         ``drain_s`` to finish.
+
+        Args:
+            socks: they listen.
+            stop: set to stop.
+            overdue: is called where that was not enough: has answers fail, for which they
+                have ``CLOSE_S``.
         """
         listeners = [
             trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in socks
         ]
-        async with trio.open_nursery() as connections:
-            async with trio.open_nursery() as accepting:
+        async with trio.open_nursery() as draining:
+            async with trio.open_nursery() as connections:
+                async with trio.open_nursery() as accepting:
+                    for listener in listeners:
+                        accepting.start_soon(self._accept_all, listener, connections)
+                    await stop.wait()
+                    accepting.cancel_scope.cancel()
                 for listener in listeners:
-                    accepting.start_soon(self._accept_all, listener, connections)
-                await stop.wait()
-                accepting.cancel_scope.cancel()
-            for listener in listeners:
-                await listener.aclose()
-            await self._context.terminated.set()
-            connections.cancel_scope.deadline = (
-                trio.current_time() + self._settings.drain_s
-            )
+                    await listener.aclose()
+                await self._context.terminated.set()
+                draining.start_soon(self._end, connections.cancel_scope, overdue)
+            draining.cancel_scope.cancel()
+
+    async def _end(self, scope: trio.CancelScope, overdue: Callable[[], None]) -> None:
+        """End what is not finished in time."""
+        await trio.sleep(self._settings.drain_s)
+        overdue()
+        await trio.sleep(CLOSE_S)
+        scope.cancel()
 
     async def _accept_all(
         self, listener: trio.SocketListener, nursery: trio.Nursery

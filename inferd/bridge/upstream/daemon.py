@@ -1,7 +1,7 @@
 """The daemon's sockets: a connection for each request, and only so many at once."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -89,6 +89,8 @@ class DaemonClient:
         self._is_gateway = is_gateway
         self._decoders = decoders
         self._plain_models = PlainModels()
+        self._clients: set[AsyncClient] = set()
+        self._is_closed = False
         self.places = SharedLimit(max_requests)
         """Requests that are with the daemon now, by principal."""
 
@@ -96,6 +98,12 @@ class DaemonClient:
     def n_requests(self) -> int:
         """Requests that are with the daemon now."""
         return self.places.total
+
+    def close(self) -> None:
+        """End all requests, each with a failure that its caller is told; refuse further ones."""
+        self._is_closed = True
+        for client in self._clients:
+            client.close()
 
     async def ask(
         self, question: Question, principal: str
@@ -113,9 +121,9 @@ class DaemonClient:
 
         Cancellation: ends the request.
         """
-        with self._slot(principal), _telling_failures(question.field_names):
+        with self._slot(principal), self._telling_failures(question.field_names):
             decoding = attached(question, self._decoders, principal)
-            async with decoding as asked, AsyncClient(self._directory) as client:
+            async with decoding as asked, self._client() as client:
                 frames = self._send_again(client, question, asked, principal)
                 async with aclosing(frames):
                     is_cancelled = False
@@ -176,6 +184,29 @@ class DaemonClient:
                 yield await client.embed(request, principal=asker)
             case RerankRequest():
                 yield await client.rerank(request, principal=asker)
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[AsyncClient]:
+        async with AsyncClient(self._directory) as client:
+            self._clients.add(client)
+            try:
+                if self._is_closed:
+                    client.close()
+                yield client
+            finally:
+                self._clients.discard(client)
+
+    @contextmanager
+    def _telling_failures(self, names: Mapping[str, str]) -> Iterator[None]:
+        """Turn errors of the client library into failures of the bridge."""
+        try:
+            yield
+        except (NoDaemonError, ClientError, OSError) as error:
+            if self._is_closed:
+                raise BridgeError(
+                    Reason.UNAVAILABLE, "the bridge is going down", retry_after_s=1.0
+                ) from error
+            raise failure_of(error, names) from error
 
     @contextmanager
     def _slot(self, principal: str) -> Iterator[None]:
@@ -252,12 +283,3 @@ class DaemonClient:
                 )
             except (NoDaemonError, ClientError, OSError) as error:
                 answers[use] = failure_of(error)
-
-
-@contextmanager
-def _telling_failures(names: Mapping[str, str]) -> Iterator[None]:
-    """Turn errors of the client library into failures of the bridge."""
-    try:
-        yield
-    except (NoDaemonError, ClientError, OSError) as error:
-        raise failure_of(error, names) from error

@@ -161,3 +161,19 @@ async def test_models_are_read_from_refusals_and_missing_sockets_are_no_use(shor
             ("speech", ("transcribe",)),
         ]
         assert await client.is_up()
+
+
+async def test_a_client_that_is_closed_fails_what_runs_and_what_comes(short_dir):
+    async def begin(stream: trio.SocketStream, _: dict[str, Any]) -> None:
+        client.close()
+        assert not await stream.receive_some()
+
+    client = DaemonClient(short_dir, max_requests=2)
+    async with listening(short_dir, "infer.v2.sock", begin):
+        for _ in range(2):
+            with pytest.raises(BridgeError, match="going down") as caught:
+                async with aclosing(client.ask(question(), "ada")) as frames:
+                    async for _ in frames:
+                        pass
+            assert caught.value.reason is Reason.UNAVAILABLE
+    assert not client.n_requests
