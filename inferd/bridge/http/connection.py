@@ -66,7 +66,7 @@ class PlainProtocol(H11Protocol):
         await self.send(Closed())
 
     async def _send_error_response(self, status_code: int) -> None:
-        """Refuse what is no request; of which API it would be, nobody knows."""
+        """Refuse bytes that are not a request, in the form of the first API."""
         failure = BridgeError(Reason.INVALID_REQUEST, "no request of HTTP/1.1")
         if status_code == _HEAD_TOO_LARGE:
             most = self.config.h11_max_incomplete_size

@@ -31,7 +31,13 @@ TEXT_MEDIA_TYPES: Final = tuple(
 FILE_FORMATS: Final[Mapping[str, str]] = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 """The formats of ``client.transcripts`` by ``response_format``."""
 _SOUND: Final = "sound"
-_NAMES: Final = {"messages": "prompt", "attachments": FILE, "translate": "model"}
+_NAMES: Final = {
+    "messages": "prompt",
+    "attachments": FILE,
+    "translate": "model",
+    "audio attachments": "model",
+    "answers to audio": "model",
+}
 
 
 class RecordingFields(Struct, frozen=True, kw_only=True):

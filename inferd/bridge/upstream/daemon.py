@@ -158,6 +158,8 @@ class DaemonClient:
                 if is_unserved(error.frame):
                     unserved = error = unserved or error
                 request = second_try(question, sent, error.frame)
+                if request is not None and request.model == asked.request.model:
+                    unserved = None  # the refusal of this one is to be told
                 if request is None:
                     raise error from None
 

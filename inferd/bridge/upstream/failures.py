@@ -66,7 +66,9 @@ def failure_of(error: Exception, names: Mapping[str, str] = _SAME_NAMES) -> Brid
 
     Args:
         error: of the client library.
-        names: the API's names of fields that the daemon names in another way.
+        names: the API's names of fields that the daemon names in another way, and of those
+            at fault for what a model lacks, in the daemon's words; ``model`` where a route asks
+            for it of every model.
     """
     match error:
         case RequestFailedError(frame=frame):
@@ -96,8 +98,9 @@ def refusal_of(
         return _overflow(frame, names, frame.prompt_tokens, frame.n_ctx)
     if reason is Reason.MODEL_NOT_FOUND and (lacks := _NO_SUPPORT.search(text)):
         field = _LACKING[lacks[1]]
-        asking = names.get(field, field)
-        return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)
+        asking = names.get(lacks[1], names.get(field, field))
+        if asking != "model":
+            return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)
     if reason is Reason.MODEL_NOT_FOUND and f" {NO_CONTEXT}" in text:
         asking = names.get("min_n_ctx", "min_n_ctx")
         return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)

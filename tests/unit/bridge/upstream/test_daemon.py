@@ -3,12 +3,14 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from inferd.bridge.anthropic.request import ask_message
 from inferd.bridge.openai.chat_request import ask_chat
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked, Question
@@ -177,3 +179,29 @@ async def test_a_client_that_is_closed_fails_what_runs_and_what_comes(short_dir)
                         pass
             assert caught.value.reason is Reason.UNAVAILABLE
     assert not client.n_requests
+
+
+async def test_the_refusal_that_is_told_is_of_the_name_as_it_was_asked_for(short_dir):
+    async def refuse(stream: trio.SocketStream, request: dict[str, Any]) -> None:
+        can = "nothing" if request.get("thinking") else "chat"
+        text = f'model "{request["model"]}" is not served here; can do this: {can}'
+        refusal = {"type": "error", "code": "model_not_found", "message": text}
+        await says({**refusal, "id": request["id"]})(stream, request)
+        if line := await stream.receive_some():
+            await refuse(stream, json.loads(line))
+
+    asked = replace(
+        ask_message(
+            b'{"model":"a","max_tokens":9,"messages":[{"role":"user","content":"hi"}],'
+            b'"thinking":{"type":"adaptive"}}',
+            ASKED,
+        ),
+        other_names=("a:latest",),
+    )
+    client = DaemonClient(short_dir, max_requests=1)
+    async with listening(short_dir, "infer.v2.sock", refuse):
+        with pytest.raises(BridgeError) as caught:
+            async with aclosing(client.ask(asked, "ada")) as frames:
+                async for _ in frames:
+                    pass
+    assert str(caught.value) == 'model "a" is not served here; can do this: chat'

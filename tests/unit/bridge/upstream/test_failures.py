@@ -76,6 +76,14 @@ def test_media_that_a_model_does_not_take_are_refused_with_its_name(needed):
     assert '"chat"' in str(failure)
 
 
+def test_a_model_that_takes_no_sound_is_at_fault_where_all_requests_have_sound():
+    refused = frame(
+        "model_not_found", 'model "chat" has no support for audio attachments; no'
+    )
+    failure = refusal_of(refused, {"messages": "prompt", "audio attachments": "model"})
+    assert (failure.reason, failure.param) == (Reason.MODEL_NOT_FOUND, "model")
+
+
 def test_a_field_at_fault_is_named_only_if_it_is_one():
     named = refusal_of(
         frame("invalid_request", "invalid request: top_p 2 not in (0, 1]")

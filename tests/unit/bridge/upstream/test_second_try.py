@@ -40,7 +40,11 @@ def tries(question: Question, *messages: str) -> list[tuple[str | None, bool | N
 
 def test_each_change_is_tried_once():
     assert tries(ADAPTIVE, PLAIN, PLAIN) == [("small", None)]
-    assert tries(ADAPTIVE, UNKNOWN, UNKNOWN) == [("small:latest", True)]
+    assert tries(ADAPTIVE, *[UNKNOWN] * 9) == [
+        ("small:latest", True),
+        ("small", None),
+        ("small:latest", None),
+    ]
     assert tries(ADAPTIVE, UNKNOWN, PLAIN, UNKNOWN) == [
         ("small:latest", True),
         ("small:latest", None),
@@ -53,8 +57,13 @@ def test_a_refusal_is_final_where_nothing_may_be_changed():
         assert tries(forced, message) == []
     full = refusal(UNKNOWN, code="queue_full")
     assert second_try(ADAPTIVE, ADAPTIVE.request, full) is None
-    other = 'model "small" has no support for tools; no model here can do this'
-    assert tries(ADAPTIVE, other) == []
+
+
+def test_a_refusal_that_is_told_is_that_of_a_request_without_reasoning():
+    other = (
+        'model "small" has no support for text generation; no model here can do this'
+    )
+    assert tries(ADAPTIVE, other, other) == [("small", None)]
 
 
 async def test_a_model_is_not_asked_to_reason_for_a_while(autojump_clock):
