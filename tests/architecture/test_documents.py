@@ -226,6 +226,22 @@ def test_a_record_has_every_section_on_one_page(path):
 # --- what documents show ----------------------------------------------------------
 
 
+def anchors(path: Path) -> set[str]:
+    """Give the names that links use for the headings of a document."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles}
+
+
+@pytest.mark.parametrize("path", ALL, ids=place)
+def test_links_lead_to_headings(path):
+    found = re.findall(r"\]\(([^)#:]*)#([^)#:]+)\)", path.read_text())
+    assert [
+        (target, heading)
+        for target, heading in found
+        if heading not in anchors(path.parent / target if target else path)
+    ] == []
+
+
 @pytest.mark.parametrize("path", ALL, ids=place)
 def test_links_lead_somewhere(path):
     targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
