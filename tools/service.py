@@ -21,7 +21,12 @@ OWN_STATE: Final = "state"
 """The service's own directory in it: `StateDirectory=` of the units."""
 UNITS: Final = ("inferd*.socket", "inferd*.service")
 """Instances among them; the sockets first, which would start the service again."""
-SERVICES: Final = ("inferd.service", "inferd@*.service", "inferd-bridge.service")
+SERVICES: Final = (
+    "inferd.service",
+    "inferd@*.service",
+    "inferd-bridge.service",
+    "inferd-bridge-helper.service",
+)
 
 
 def placed(sources: Path) -> dict[Path, Path]:

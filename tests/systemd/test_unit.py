@@ -215,5 +215,6 @@ def test_the_helpers_socket_is_for_the_bridge_and_its_store_the_only_place_to_wr
     assert values(sock, "ListenStream") == [f"/run/inferd/{HELPER.socket}"]
     [store] = values(service, "ReadWritePaths")
     assert values(service, "Environment") == [f"INFERD_MODELS={store}"]
+    assert values(service, "StateDirectory") == [store.removeprefix("/var/lib/")]
     assert values(service, "ProtectSystem") == ["strict"]
     assert "CAP_SYS_ADMIN" not in values(service, "CapabilityBoundingSet")[0]
