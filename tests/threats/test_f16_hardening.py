@@ -85,11 +85,12 @@ def test_the_directory_of_the_sockets_is_not_the_service_s(unit):
 
 
 @pytest.mark.parametrize("unit", sorted(path.name for path in UNITS.glob("*.socket")))
-def test_a_socket_is_for_the_group_and_the_admin_socket_for_root(unit):
+def test_a_socket_is_for_the_group_but_for_those_that_command(unit):
     found = directives(unit)
-    is_admin = found["FileDescriptorName"] == ["admin"]
-    assert found["SocketMode"] == ["0600" if is_admin else "0660"]
-    assert found["SocketGroup"] == ["root" if is_admin else "inferd"]
+    [name] = found["FileDescriptorName"]
+    group = {"admin": "root", "bridge_helper": "inferd-bridge"}.get(name, "inferd")
+    assert found["SocketMode"] == ["0600" if name == "admin" else "0660"]
+    assert found["SocketGroup"] == [group]
     assert found["DirectoryMode"] == ["0755"]
 
 
