@@ -162,13 +162,9 @@ def place_release(root: Path, number: int) -> None:
     release = root / f"opt/inferd/releases/0-{number}"
     site = Path(trio.__file__).parents[1]
     (release / "lib").mkdir(parents=True)
-    for package in (ROOT / "inferd", *(site / name for name in LIBRARIES)):
-        copy = shutil.copytree if package.is_dir() else shutil.copy
-        copy(package, release / "lib" / package.name)
-        for metadata in site.glob(f"{package.stem}-*.dist-info"):
-            shutil.copytree(
-                metadata, release / "lib" / metadata.name, dirs_exist_ok=True
-            )
+    shutil.copytree(ROOT / "inferd", release / "lib" / "inferd")
+    for name in LIBRARIES:
+        place_library(site / name, release / "lib")
     command = release / "bin" / "inferd"
     command.parent.mkdir()
     command.write_text(COMMAND)
@@ -176,6 +172,14 @@ def place_release(root: Path, number: int) -> None:
     shutil.copytree(ROOT / "systemd", release / "share" / "systemd")
     shutil.copy(ROOT / "README.md", release / "share")
     seal(release)
+
+
+def place_library(package: Path, target: Path) -> None:
+    """Put a library and its metadata into a directory."""
+    copy = shutil.copytree if package.is_dir() else shutil.copy
+    copy(package, target / package.name)
+    for metadata in package.parent.glob(f"{package.stem}-*.dist-info"):
+        shutil.copytree(metadata, target / metadata.name, dirs_exist_ok=True)
 
 
 def use_release(number: int) -> tuple[str, ...]:
