@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from inferd.bridge.translation.body import convert
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.fields import Field, FieldTable
+from inferd.bridge.translation.fields import Field, FieldTable, Use
 from inferd.limits.bridge import MAX_STATED_CHARS
 
 T = TypeVar("T")
@@ -62,8 +62,19 @@ def _add(
         raise BridgeError(
             Reason.INVALID_REQUEST, f"{stated}: is there twice", param=stated
         )
+    elif whole := _refused_whole(name, known):
+        given[whole] = {
+            name: text
+        }  # which no field has as a value that asks for nothing
     else:
         given[name] = _meaning(text, known.get(name))
+
+
+def _refused_whole(name: str, known: Mapping[str, Field]) -> str:
+    """Return the refused field of which ``field[key]`` is a part; empty for none."""
+    whole, bracket, _ = name.partition("[")
+    field = known.get(whole)
+    return whole if bracket and field and field.use is Use.REFUSED else ""
 
 
 def _meaning(text: str, field: Field | None) -> object:

@@ -117,3 +117,10 @@ def test_each_language_of_the_daemon_has_a_name():
     for code, name in LANGUAGE_NAMES.items():
         assert language_code(name.title()) == language_code(code.upper()) == code
     assert language_code("tlh") == "tlh"
+
+
+@pytest.mark.parametrize("rest", [[], [("vad[other]", "0")]])
+def test_a_part_of_a_refused_field_is_refused_with_its_reason(rest):
+    with pytest.raises(BridgeError, match="vad: there is none") as caught:
+        read(("vad[type]", "false"), *rest)
+    assert (caught.value.reason, caught.value.param) == (Reason.UNSUPPORTED, "vad")
