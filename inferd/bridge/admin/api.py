@@ -21,7 +21,7 @@ from inferd.bridge.admin.requests import (
 from inferd.bridge.admin.tables import LOAD, PULL, UNLOAD
 from inferd.bridge.openai.failures import OpenAiFailure, failure_body
 from inferd.bridge.translation.api import Api
-from inferd.bridge.translation.errand import ManagedOperation
+from inferd.bridge.translation.managed import ManagedOperation
 from inferd.wire.management import HelperDone, ManagedModel
 
 _MODELS: Final = "/admin/models"

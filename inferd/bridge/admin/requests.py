@@ -8,13 +8,13 @@ from msgspec import Struct
 from inferd.bridge.admin.answers import ManagedAnswer
 from inferd.bridge.admin.tables import PULL
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.errand import (
+from inferd.bridge.translation.fields import FieldTable
+from inferd.bridge.translation.managed import (
     AskHelper,
-    Errand,
     HelperAnswer,
+    ManagedQuestion,
     helper_request,
 )
-from inferd.bridge.translation.fields import FieldTable
 from inferd.wire.management import HelperCommand
 
 
@@ -41,14 +41,14 @@ def asking(command: HelperCommand, answer: Callable[[], HelperAnswer]) -> AskHel
         answer: makes the form of the answer.
     """
 
-    def ask(body: bytes, named: Mapping[str, str], principal: str) -> Errand:  # noqa: ARG001
+    def ask(body: bytes, named: Mapping[str, str], principal: str) -> ManagedQuestion:  # noqa: ARG001
         request = helper_request(command, principal, model=named.get("model", ""))
-        return Errand(request, answer())
+        return ManagedQuestion(request, answer())
 
     return ask
 
 
-def ask_pull(body: bytes, named: Mapping[str, str], principal: str) -> Errand:  # noqa: ARG001
+def ask_pull(body: bytes, named: Mapping[str, str], principal: str) -> ManagedQuestion:  # noqa: ARG001
     """Translate a request to pull a model.
 
     Raises:
@@ -63,7 +63,7 @@ def ask_pull(body: bytes, named: Mapping[str, str], principal: str) -> Errand:  
         sha256=wanted.sha256,
         names={"model": "name"},
     )
-    return Errand(request, ManagedAnswer(), wanted.stream)
+    return ManagedQuestion(request, ManagedAnswer(), wanted.stream)
 
 
 def ask_order(command: HelperCommand, table: FieldTable) -> AskHelper:
@@ -82,8 +82,8 @@ def _ask_order(
     body: bytes,
     named: Mapping[str, str],  # noqa: ARG001
     principal: str,
-) -> Errand:
+) -> ManagedQuestion:
     wanted = read_body(body, table, BackendRequest)
-    return Errand(
+    return ManagedQuestion(
         helper_request(command, principal, model=wanted.model), ManagedAnswer()
     )

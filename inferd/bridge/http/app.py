@@ -46,8 +46,8 @@ from inferd.bridge.openapi.routes import (
     own_route,
 )
 from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
-from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.managed import ManagedOperation
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.helper import HelperClient
 from inferd.config.bridge import BridgeSettings
@@ -312,10 +312,10 @@ class BridgeApp:
         caller = exchange.caller
         assert caller is not None  # noqa: S101  # the route has a scope
         body = await exchange.read_body() if operation.table is not None else b""
-        errand = operation.ask(body, named, caller.principal)
+        question = operation.ask(body, named, caller.principal)
         async with exchange.ended_by_hang_up():
-            frames = self._helper.ask(errand.request)
-            await answer(exchange, errand, frames, operation.stream)
+            frames = self._helper.ask(question.request)
+            await answer(exchange, question, frames, operation.stream)
 
     def _limit_headers(self, caller: HttpCaller) -> dict[str, str]:
         """Return what is left for a caller once this request is counted.

@@ -28,8 +28,8 @@ from inferd.bridge.ollama.vectors import (
     ask_embedding,
 )
 from inferd.bridge.translation.api import Api, Lookup, Operation
-from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.managed import ManagedOperation
 
 
 class LineStream:

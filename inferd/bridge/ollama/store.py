@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from inferd.bridge.ollama.tables import DELETE, PULL
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.errand import Errand, helper_request
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
+from inferd.bridge.translation.managed import ManagedQuestion, helper_request
 from inferd.limits.bridge import MAX_STATED_CHARS
 from inferd.wire.management import HelperDone, HelperFrame, PullProgress
 
@@ -94,7 +94,11 @@ class DeleteAnswer:
 _DONE: Final = PullStatus(status="success")
 
 
-def ask_pull_model(body: bytes, named: Mapping[str, str], principal: str) -> Errand:  # noqa: ARG001
+def ask_pull_model(
+    body: bytes,
+    named: Mapping[str, str],  # noqa: ARG001
+    principal: str,
+) -> ManagedQuestion:
     """Translate a request to pull a model.
 
     A model of a hub has the name afterwards under which it was asked for.
@@ -116,10 +120,14 @@ def ask_pull_model(body: bytes, named: Mapping[str, str], principal: str) -> Err
     own = "" if hub is None else name.partition("://")[2] or name
     names = {"source": "model"}
     request = helper_request("pull", principal, model=own, source=source, names=names)
-    return Errand(request, PullAnswer(), wanted.stream)
+    return ManagedQuestion(request, PullAnswer(), wanted.stream)
 
 
-def ask_delete_model(body: bytes, named: Mapping[str, str], principal: str) -> Errand:  # noqa: ARG001
+def ask_delete_model(
+    body: bytes,
+    named: Mapping[str, str],  # noqa: ARG001
+    principal: str,
+) -> ManagedQuestion:
     """Translate a request to remove a model.
 
     Raises:
@@ -127,7 +135,9 @@ def ask_delete_model(body: bytes, named: Mapping[str, str], principal: str) -> E
     """
     wanted = read_body(body, DELETE, DeletedModel)
     name = _named(wanted.model, wanted.name)
-    return Errand(helper_request("remove", principal, model=name), DeleteAnswer())
+    return ManagedQuestion(
+        helper_request("remove", principal, model=name), DeleteAnswer()
+    )
 
 
 def _named(model: str, name: str) -> str:

@@ -6,8 +6,8 @@ from typing import Final
 
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
-from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import Reason
+from inferd.bridge.translation.managed import ManagedOperation
 
 JSON: Final = "application/json"
 ANY_OBJECT: Final[object] = dict[str, object]

@@ -13,8 +13,8 @@ from inferd.bridge.openapi.route import (
     HttpRoute,
 )
 from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
-from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import Reason
+from inferd.bridge.translation.managed import ManagedOperation
 
 
 def forms_of(path: str, apis: Sequence[Api]) -> tuple[Api, ...]:

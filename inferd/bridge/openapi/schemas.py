@@ -7,8 +7,8 @@ import msgspec
 
 from inferd.bridge.recordings.form import FILE
 from inferd.bridge.translation.api import FormOperation, Lookup, Operation
-from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.fields import Field, Use
+from inferd.bridge.translation.managed import ManagedOperation
 
 Schema = dict[str, object]
 PLACE: Final = "#/components/schemas/"

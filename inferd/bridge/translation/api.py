@@ -7,9 +7,9 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from inferd.bridge.recordings.form import Form
-from inferd.bridge.translation.errand import ManagedOperation
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable
+from inferd.bridge.translation.managed import ManagedOperation
 from inferd.bridge.translation.question import Asked, Question, StreamForm
 from inferd.wire.offered_facts import OfferedFacts
 

@@ -29,7 +29,7 @@ class HelperAnswer(Protocol):
 
 
 @dataclass(frozen=True)
-class Errand:
+class ManagedQuestion:
     """A translated request to manage models."""
 
     request: HelperRequest
@@ -44,7 +44,9 @@ class Errand:
 class AskHelper(Protocol):
     """Translates a request."""
 
-    def __call__(self, body: bytes, named: Mapping[str, str], principal: str) -> Errand:
+    def __call__(
+        self, body: bytes, named: Mapping[str, str], principal: str
+    ) -> ManagedQuestion:
         """Return what is asked of the helper.
 
         Args:
