@@ -141,9 +141,7 @@ class PeerCheck:
         Raises:
             UntrustedServerError: the uid is not trusted. The socket stays open.
         """
-        data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        _, uid, _ = _UCRED.unpack(data)
-        self._check_owner(uid, "the listening process belongs to")
+        self._check_owner(uid_of(sock), "the listening process belongs to")
 
     def _check_owner(self, uid: int, subject: str) -> None:
         if uid in self.uids:
@@ -152,6 +150,13 @@ class PeerCheck:
         if uid == overflow_uid():
             known = "that of every user who is not mapped into this user namespace"
         raise UntrustedServerError(self.path, uid, f"{subject} uid {uid}, {known}")
+
+
+def uid_of(sock: ConnectedSocket) -> int:
+    """Return the uid at the other end of a Unix socket, by the kernel's word."""
+    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    _, uid, _ = _UCRED.unpack(data)
+    return int(uid)
 
 
 def trusted_uids_from(environ: Mapping[str, str]) -> frozenset[int]:

@@ -1,7 +1,5 @@
 """Answer the bridge: one request for each connection."""
 
-import socket
-import struct
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.client.asynchronous import command
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.peer_check import overflow_uid
+from inferd.client.peer_check import overflow_uid, uid_of
 from inferd.errors import FrameTooLargeError
 from inferd.limits.bridge import (
     HELPER_REQUEST_BYTES,
@@ -41,7 +39,6 @@ from inferd.wire.management import (
     helper_line,
 )
 
-_UCRED: Final = struct.Struct("iII")
 _READ_BYTES: Final = 4096
 
 
@@ -93,7 +90,7 @@ class HelperService:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         began = trio.current_time()
-        uid = uid_of(stream)
+        uid = uid_of(stream.socket)
         request: HelperRequest | None = None
         outcome = "hung_up"
         try:
@@ -305,10 +302,3 @@ async def _send(stream: trio.SocketStream, frame: HelperFrame) -> None:
         await stream.send_all(helper_line(frame))
     if scope.cancelled_caught:
         raise trio.BrokenResourceError(f"no reader for {HELPER_WRITE_S:g} s")
-
-
-def uid_of(stream: trio.SocketStream) -> int:
-    """Return the user at the other end, by the kernel's word."""
-    data = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    _, uid, _ = _UCRED.unpack(data)
-    return int(uid)

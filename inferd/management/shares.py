@@ -1,10 +1,11 @@
 """How much one principal, and all of them, may ask of the helper; pure."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from inferd.bridge.identity.share import SharedLimit
 from inferd.limits.bridge import MAX_HELPER_REQUESTS
 from inferd.management.policy import HelperRefusedError
 
@@ -28,7 +29,7 @@ class HelperShares:
 
     def __init__(self, pulls_per_hour: int) -> None:
         self._pulls_per_hour = pulls_per_hour
-        self._running: Counter[str] = Counter()
+        self._running = SharedLimit(MAX_HELPER_REQUESTS)
         self._pulls: deque[tuple[float, str]] = deque()
         """When pulls of the last hour were begun, and by whom."""
         self._is_pulling = False
@@ -36,7 +37,7 @@ class HelperShares:
     @property
     def n_requests(self) -> int:
         """Requests that are carried out now."""
-        return self._running.total()
+        return self._running.total
 
     @contextmanager
     def request(self, principal: str) -> Iterator[None]:
@@ -45,20 +46,17 @@ class HelperShares:
         Raises:
             HelperRefusedError: there are too many, or of this principal.
         """
-        share = half(MAX_HELPER_REQUESTS)
-        if self._running[principal] >= share or self.n_requests >= MAX_HELPER_REQUESTS:
+        if not self._running.take(principal):
             raise HelperRefusedError(
                 "busy",
-                f"the helper carries out {MAX_HELPER_REQUESTS} requests at once, {share} "
-                "of them of one token",
+                f"the helper carries out {self._running.limit} requests at once, "
+                f"{self._running.share} of them of one token",
                 retry_after_s=1.0,
             )
-        self._running[principal] += 1
         try:
             yield
         finally:
-            self._running[principal] -= 1
-            self._running += Counter()  # drops principals without requests
+            self._running.give_back(principal)
 
     @contextmanager
     def pull(self, principal: str, now: float) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,10 +17,10 @@ from starlette.types import ASGIApp
 from inferd.bridge.http.connection import ByteStream, HttpConnection
 from inferd.bridge.identity.caller import HttpPeer
 from inferd.bridge.identity.tcp_owner import TcpEnd
+from inferd.client.peer_check import uid_of
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import BODY_QUEUE_EVENTS, CLOSE_S, HANDSHAKE_S
 
-_UCRED: Final = struct.Struct("iII")
 ACCEPT_RETRY_S: Final = 0.1
 """Seconds until the next attempt where the kernel has no descriptor left, or all connections
 are busy."""
@@ -184,9 +183,7 @@ class HttpServer:
 def peer_of(sock: trio.socket.SocketType) -> HttpPeer:
     """Ask the kernel about the other end of a connection."""
     if sock.family == socket.AF_UNIX:
-        data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        _, uid, _ = _UCRED.unpack(data)
-        return HttpPeer(uid=uid)
+        return HttpPeer(uid=uid_of(sock))
     client, server = (
         TcpEnd(*end[:2]) for end in (sock.getpeername(), sock.getsockname())
     )
