@@ -115,6 +115,7 @@ OLLAMA: Final = Api(
                 "Refuse to change which models there are",
                 note="Refused with 403: models are pulled and removed over HTTP, and no more.",
                 asks_models=False,
+                is_refused=True,
             )
             for method, path in _MANAGING
         ),

@@ -130,7 +130,9 @@ def _responses(route: HttpRoute, schemas: Schemas) -> Schema:
         if operation.stream is not None:
             media = operation.stream.content_type.partition(";")[0]
             content[media] = {}  # a schema would be that of each event
-    answers: Schema = {"200": {"description": "The answer.", "content": content}}
+    answers: Schema = {}
+    if route.lookup is None or not route.lookup.is_refused:
+        answers["200"] = {"description": "The answer.", "content": content}
     for status, reasons in _by_status(route).items():
         codes = ", ".join(f"`{reason.value}`" for reason in reasons)
         answers[str(status)] = {

@@ -11,21 +11,22 @@ from inferd.bridge.translation.managed import ManagedOperation
 
 JSON: Final = "application/json"
 ANY_OBJECT: Final[object] = dict[str, object]
-_OF_HEADS: Final = (Reason.INVALID_REQUEST, Reason.FORBIDDEN, Reason.INTERNAL)
+_OF_HEADS: Final = (
+    Reason.INVALID_REQUEST,
+    Reason.FORBIDDEN,
+    Reason.CODING,
+    Reason.INTERNAL,
+)
 """Failures that any request may have: its head is refused, or there is a bug."""
 _OF_CALLERS: Final = (
     Reason.UNAUTHENTICATED,
     Reason.TOO_MANY_FAILURES,
     Reason.QUOTA,
+    Reason.QUEUE_FULL,
     Reason.UNAVAILABLE,
 )
 """Failures of routes that ask who calls."""
-_OF_BODIES: Final = (
-    Reason.TIMEOUT,
-    Reason.TOO_LARGE,
-    Reason.CODING,
-    Reason.QUEUE_FULL,
-)
+_OF_BODIES: Final = (Reason.TIMEOUT, Reason.TOO_LARGE)
 """Failures of routes that read a body."""
 
 OF_THE_DAEMON: Final = (

@@ -81,6 +81,7 @@ class Lookup:
         table: the fields of its body; without one no body is read.
         body: the type of the honoured fields, for the description.
         reasons: why it may be refused.
+        is_refused: whether it always is.
     """
 
     method: str
@@ -92,6 +93,7 @@ class Lookup:
     table: FieldTable | None = None
     body: type[Struct] | None = None
     reasons: tuple[Reason, ...] = ()
+    is_refused: bool = False
     content_type: ClassVar[str] = "application/json"
 
 

@@ -121,6 +121,13 @@ def test_a_form_is_described_with_its_file_and_all_forms_of_its_answer(document)
     }
 
 
+def test_a_route_that_is_always_refused_has_no_answer_but_its_refusal(document):
+    refused = document["paths"]["/api/push"]["post"]["responses"]
+    assert "200" not in refused
+    assert "403" in refused
+    assert "200" in document["paths"]["/api/tags"]["get"]["responses"]
+
+
 def failure_of(path: str, body: dict[str, Any]) -> BridgeError | None:
     found = [
         each
