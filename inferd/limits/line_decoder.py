@@ -3,7 +3,7 @@
 from typing import Final
 
 DECODE_CPU_S: Final = 10
-"""Seconds of processor time for decoding one line: the slowest known lines of 64 MiB take 3.
+"""Seconds of processor time for decoding one line: the slowest known lines of 64 MiB take 4.
 F-35."""
 
 DECODE_MEMORY_BYTES: Final = 3 * 1024 * 1024 * 1024

@@ -69,11 +69,12 @@ async def answer(
     Raises:
         BridgeError: it failed, and nothing has been sent yet.
     """
-    async with aclosing(_noting(exchange, answered)) as frames:
+    async with aclosing(answered) as frames:
         if question.is_streamed and form is not None:
             await _Streaming(exchange, question, form).run(frames)
             return
         async for frame in frames:
+            _note_position(exchange, frame)
             for _ in question.answer.add(frame):
                 pass
     await exchange.respond(
@@ -81,15 +82,10 @@ async def answer(
     )
 
 
-async def _noting(
-    exchange: HttpExchange, frames: AsyncGenerator[F_contra, None]
-) -> AsyncGenerator[F_contra, None]:
-    """Pass frames on; note the position in the daemon's queue at which the request began."""
-    async with aclosing(frames):
-        async for frame in frames:
-            if isinstance(frame, ProgressFrame) and isinstance(frame.position, int):
-                exchange.extra_headers.setdefault(POSITION_HEADER, str(frame.position))
-            yield frame
+def _note_position(exchange: HttpExchange, frame: object) -> None:
+    """Note the position in the daemon's queue at which a request began."""
+    if isinstance(frame, ProgressFrame) and isinstance(frame.position, int):
+        exchange.extra_headers.setdefault(POSITION_HEADER, str(frame.position))
 
 
 def timing(exchange: HttpExchange) -> dict[str, str]:
@@ -132,6 +128,7 @@ class _Streaming(Generic[F_contra]):
 
     async def _send_all(self, frames: AsyncGenerator[F_contra, None]) -> None:
         async for frame in frames:
+            _note_position(self.exchange, frame)
             for data in self.question.answer.add(frame):
                 await self._write(data)
         for data in self.question.answer.end():

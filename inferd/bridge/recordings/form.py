@@ -63,9 +63,7 @@ def _add(
             Reason.INVALID_REQUEST, f"{stated}: is there twice", param=stated
         )
     elif whole := _refused_whole(name, known):
-        given[whole] = {
-            name: text
-        }  # which no field has as a value that asks for nothing
+        given[whole] = {name: text}  # no field takes such a value for nothing asked
     else:
         given[name] = _meaning(text, known.get(name))
 

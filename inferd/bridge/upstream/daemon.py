@@ -174,7 +174,7 @@ class DaemonClient:
         asker = principal if self._is_gateway and principal else None
         match request:
             case BlocksRequest():
-                # the queue, tokens of the prompt
+                # tells the position in the queue, and the tokens of the prompt
                 told = replace(request, progress=True)
                 answer = client.converse(told, descriptors=descriptors, principal=asker)
                 async with aclosing(
