@@ -20,14 +20,14 @@ from inferd.limits.protocol import (
     U32_MAX,
 )
 from inferd.resolve.embed import check_answer_fits, resolve_embed
+from inferd.resolve.options import model_of
 from inferd.resolve.rerank import resolve_rerank
 from inferd.resolve.v1 import resolve_v1
 from inferd.resolve.v2 import resolve_v2
 from inferd.server.connection.response_writer import error_frame
 from inferd.wire.codec import (
+    decode_aside,
     decode_blocks,
-    decode_cancel,
-    decode_cancel_or_append,
     decode_command,
     decode_embed,
     decode_generate,
@@ -36,7 +36,7 @@ from inferd.wire.codec import (
 )
 from inferd.wire.commands import Reply
 from inferd.wire.framing import LineSplitter
-from inferd.wire.requests import Request as WireRequest
+from inferd.wire.requests import DescribeRequest, Request as WireRequest
 from inferd.wire.unknown_fields import strict_refusal
 
 MAX_ERROR_BYTES: Final = 6 * MAX_ERROR_CHARS + 256
@@ -128,7 +128,6 @@ _READERS: Final[Mapping[SurfaceName, Callable[[bytes], Request]]] = {
     "v2": _read_v2,
     "embed": _read_embed,
     "rerank": _read_rerank,
-    "admin": _read_admin,
 }
 
 
@@ -138,10 +137,23 @@ def read(surface: SurfaceName, frame: bytes) -> Request | None:
     Raises:
         PeerError: it is no request.
     """
-    decode_aside = decode_cancel_or_append if surface == "v2" else decode_cancel
-    if surface != "admin" and decode_aside(frame) is not None:
-        return None
-    return _READERS[surface](frame)
+    if surface == "admin":
+        return _read_admin(frame)
+    match decode_aside(frame, takes_appends=surface == "v2"):
+        case None:
+            return _READERS[surface](frame)
+        case DescribeRequest() as request:
+            return _described(frame, request)
+        case _:
+            return None
+
+
+def _described(frame: bytes, request: DescribeRequest) -> Request:
+    def resolve() -> None:
+        _refuse_unknown_fields(frame, request)
+        model_of(request)
+
+    return Request(request.id, resolve)
 
 
 def frames_of(

@@ -341,7 +341,7 @@ def route(
             named.
     """
     if model is not None:
-        capable: Sequence[Backend] = [_named(backends, requirements, model, names)]
+        capable = [named_backend(backends, requirements, model, names)]
     else:
         capable = _capable(names.unnamed(backends, requirements), requirements)
     for backend in capable:
@@ -353,12 +353,13 @@ def route(
     raise BackendNotReadyError(capable[0].unavailable or "")
 
 
-def _named(
+def named_backend(
     backends: Sequence[Backend],
     requirements: Sequence[Requirement],
     model: str,
     names: ModelNames,
 ) -> Backend:
+    """Return the backend of a name or alias; takes and raises the same as ``route``."""
     backend = names.find(backends, model)
     if backend is None:
         reason = "is not served here"
@@ -379,15 +380,11 @@ def _first_unmet(
 
 def _capable(
     backends: Sequence[Backend], requirements: Sequence[Requirement]
-) -> Sequence[Backend]:
-    capable = backends
+) -> list[Backend]:
+    capable = [*backends]
     for requirement in requirements:
         last = capable
-        capable = [
-            backend
-            for backend in capable
-            if requirement.is_met_by(backend.capabilities)
-        ]
+        capable = [each for each in last if requirement.is_met_by(each.capabilities)]
         if not capable:
             raise _refusal(requirement, last)
     return capable

@@ -119,7 +119,7 @@ MAX_STATED_NAMES: Final = 8
 MAX_STATED_CHARS: Final = 512
 """Characters of a client's text that one refusal repeats."""
 
-PROBE_S: Final = 10.0
+DESCRIBE_S: Final = 10.0
 """Seconds that the daemon may take to say which models it serves."""
 
 USAGE_S: Final = 10.0

@@ -24,6 +24,10 @@ MAX_LISTED_MODELS: Final = 32
 """Names of models in one ``model_not_found`` or one refusal of an admin command: more than people read, in at most 4 KiB. A name
 has up to 128 characters, and backends and aliases may be many. F-1."""
 
+MAX_DESCRIBED_MODELS: Final = 1024
+"""Models in the answer to one ``describe`` line: more than a machine serves, in at most a few
+MiB, which take milliseconds to encode. Of those left out their number is told. F-51."""
+
 NO_MODEL: Final = "?"
 """A ``model`` that none can be called: a request that names it asks which names there are, and
 its refusal is no failure."""

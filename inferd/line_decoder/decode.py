@@ -2,12 +2,13 @@
 
 from msgspec.structs import replace
 
-from inferd.errors import InvalidRequestError, PeerError
+from inferd.errors import InvalidFrameError, InvalidRequestError, PeerError
+from inferd.limits.server import OFFLOAD_LINE_BYTES
 from inferd.line_decoder.kind import AnyLineKind, DecodeOutput, client_failure
 from inferd.line_decoder.kinds import KINDS, max_result_bytes
 from inferd.line_decoder.messages import DecodeResult, DecodeTask, framed
-from inferd.wire.codec import decode_cancel, decode_cancel_or_append
-from inferd.wire.requests import CancelLine
+from inferd.wire.codec import decode_aside
+from inferd.wire.requests import CancelLine, DescribeRequest
 
 
 def decode_large_line(task: DecodeTask, line: bytes) -> DecodeOutput:
@@ -20,12 +21,16 @@ def decode_large_line(task: DecodeTask, line: bytes) -> DecodeOutput:
 
 
 def _decode(kind: AnyLineKind, task: DecodeTask, line: bytes) -> DecodeOutput:
-    decode_aside = decode_cancel_or_append if kind.takes_appends else decode_cancel
-    match decode_aside(line):
+    match decode_aside(line, takes_appends=kind.takes_appends):
         case None:
             return kind.decode_request(task, line)
         case CancelLine() as cancel:
             return DecodeOutput(DecodeResult(cancel=cancel))
+        case DescribeRequest():
+            raise InvalidFrameError(
+                f"a line of type describe has {len(line)} bytes, "
+                f"fewer than {OFFLOAD_LINE_BYTES} are allowed"
+            )
         case append:
             text = (append.bytes or "").encode()
             light = append if append.bytes is None else replace(append, bytes="")

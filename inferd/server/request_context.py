@@ -220,6 +220,11 @@ class RequestContext:
         name = event_name(self.surface, "request_done")
         log.info(name, **self._fields(), stop_reason=stop_reason)
 
+    def listed(self) -> None:
+        """Log that the request was told of models."""
+        self.outcome = "end"
+        log.debug(event_name(self.surface, "models_listed"), **self._fields())
+
     def refused(self, error: InferdError) -> None:
         """Log that the request failed, before it ran or while it did."""
         self.outcome = error.code.value

@@ -14,6 +14,7 @@ from inferd.wire.commands import Command, Reply
 from inferd.wire.duplicate_fields import refuse_duplicates
 from inferd.wire.requests import (
     CancelLine,
+    DescribeRequest,
     EmbedRequest,
     GenerateRequest,
     Request,
@@ -59,6 +60,7 @@ _EMBED: Final = msgspec.json.Decoder(EmbedRequest)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 _CANCEL: Final = msgspec.json.Decoder(CancelLine)
 _APPEND: Final = msgspec.json.Decoder(AppendLine)
+_DESCRIBE: Final = msgspec.json.Decoder(DescribeRequest)
 _COMMAND: Final = msgspec.json.Decoder(Command)
 
 _TEXT_RESPONSE: Final[msgspec.json.Decoder[TextResponse]] = msgspec.json.Decoder(
@@ -129,33 +131,28 @@ def decode_embed(frame: bytes) -> EmbedRequest:
     return _request(decode, frame, EmbedRequest)
 
 
-def decode_cancel(frame: bytes) -> CancelLine | None:
-    """Decode a cancel line; return ``None`` for any other line.
+def decode_aside(
+    frame: bytes, *, takes_appends: bool
+) -> CancelLine | AppendLine | DescribeRequest | None:
+    """Decode a line that says its type; return ``None`` for one that is to be a request.
+
+    Args:
+        frame: the line.
+        takes_appends: whether it may be an append, as in v2.
 
     Raises:
-        InvalidFrameError: it is a cancel line whose id is not a string.
-    """
-    return _cancel(frame) if _type_of(frame) == "cancel" else None
-
-
-def decode_cancel_or_append(frame: bytes) -> CancelLine | AppendLine | None:
-    """Decode a cancel or append line of v2; return ``None`` for any other line.
-
-    Raises:
-        InvalidFrameError: it is such a line and lacks a field, has one of a wrong type, has
-            both ``bytes`` and ``fd``, or has neither of them nor ``end``.
+        InvalidFrameError: it is of such a type and lacks a field, or has one of a wrong type;
+            or it is an append with both ``bytes`` and ``fd``, or neither of them nor ``end``.
     """
     match _type_of(frame):
         case "cancel":
-            return _cancel(frame)
-        case "append":
+            return _request(_CANCEL.decode, frame, CancelLine)
+        case "append" if takes_appends:
             return _append(frame)
+        case "describe":
+            return _request(_DESCRIBE.decode, frame, DescribeRequest)
         case _:
             return None
-
-
-def _cancel(frame: bytes) -> CancelLine:
-    return _request(_CANCEL.decode, frame, CancelLine)
 
 
 def _append(frame: bytes) -> AppendLine:

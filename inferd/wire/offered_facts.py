@@ -1,4 +1,4 @@
-"""What a refusal tells of the models that would do, to a request that asks for it."""
+"""What clients are told of models: by a refusal if they ask for it, and by ``models`` frames."""
 
 from typing import Literal
 
@@ -26,6 +26,8 @@ class OfferedFacts(Struct, frozen=True, kw_only=True):
     vision: bool = False
     audio: bool = False
     structure: bool = False
+    transcribe: Literal[True] | UnsetType = UNSET
+    """Present if it transcribes speech."""
     n_ctx: int | UnsetType = UNSET
     """Tokens one request may take, prompt and answer together; those of a text."""
     n_embd: int | UnsetType = UNSET

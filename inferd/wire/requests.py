@@ -134,6 +134,15 @@ class RerankRequest(Request, frozen=True, kw_only=True):
         return {"n_documents": len(self.documents)}
 
 
+class DescribeRequest(
+    Request, frozen=True, kw_only=True, tag="describe", tag_field="type"
+):
+    """A question which models the socket serves; it is answered at once, without the queue."""
+
+    id: str = ""
+    """Echoed on the answer."""
+
+
 class CancelLine(Struct, frozen=True, kw_only=True):
     """Cancels the requests with this id that run or wait on the same connection."""
 

@@ -263,6 +263,20 @@ class RerankFrame(
     backend: str
 
 
+# --- models ----------------------------------------------------------------------------
+
+
+class ModelsFrame(
+    TerminalFrame, frozen=True, kw_only=True, tag="models", tag_field="type"
+):
+    """The answer to ``describe``: the models that requests on this socket may ask for."""
+
+    models: list[OfferedFacts]
+    """In configured order, then those of the store that no request has named yet."""
+    omitted: int | UnsetType = UNSET
+    """How many further models were left out, if any."""
+
+
 # --- every socket -----------------------------------------------------------------------
 
 
@@ -317,7 +331,7 @@ class ErrorFrame(
     which each is one entry whatever names it has."""
 
 
-TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame
-BlocksResponse = BlockFrame | BlocksDone | ProgressFrame | ErrorFrame
-EmbedResponse = EmbeddingsFrame | ErrorFrame
-RerankResponse = RerankFrame | ErrorFrame
+TextResponse = TokenFrame | DoneFrame | ProgressFrame | ModelsFrame | ErrorFrame
+BlocksResponse = BlockFrame | BlocksDone | ProgressFrame | ModelsFrame | ErrorFrame
+EmbedResponse = EmbeddingsFrame | ModelsFrame | ErrorFrame
+RerankResponse = RerankFrame | ModelsFrame | ErrorFrame

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -332,9 +333,11 @@ def test_examples_of_configuration_are_accepted():
         assert parse_config(text).served
 
 
-READERS_BY_TYPE = {
-    "cancel": codec.decode_cancel,
-    "append": codec.decode_cancel_or_append,
+READERS_BY_TYPE: dict[str, Callable[[bytes], object]] = {
+    "cancel": partial(codec.decode_aside, takes_appends=False),
+    "append": partial(codec.decode_aside, takes_appends=True),
+    "describe": partial(codec.decode_aside, takes_appends=False),
+    "models": codec.decode_embed_response,
     "reply": codec.decode_reply,
     "token": codec.decode_text_response,
     "error": codec.decode_text_response,

@@ -6,14 +6,15 @@ from inferd.backend.capabilities import (
     BackendCapabilities,
 )
 from inferd.errors import ModelNotFoundError
-from inferd.limits.protocol import MAX_LISTED_MODELS
+from inferd.limits.protocol import MAX_DESCRIBED_MODELS, MAX_LISTED_MODELS
 from inferd.routing import GENERATES, ModelNames
 from inferd.server.connection.response_writer import error_frame
-from inferd.server.services.described import described_models
+from inferd.server.services.described import described_models, listed_models
 from inferd.wire.codec import encode
 from tests.fakes.backend import ScriptedBackend
 
 TOLD = {
+    "transcribe",
     *("backend", "aliases", "state", "is_unread", "model", "dialect"),
     *("generate", "embed", "rerank", "tools", "thinking", "vision", "audio"),
     *("structure", "n_ctx", "n_embd"),
@@ -57,3 +58,17 @@ def test_a_request_that_asks_for_nothing_is_told_names_alone():
     refused = ModelNotFoundError("?", "is not served here", ["chat-0"])
     told = json.loads(encode(error_frame("r", refused)))
     assert set(told) == {"type", "id", "code", "message", "models"}
+
+
+def test_a_list_is_bounded_and_tells_how_many_it_leaves_out():
+    backends = [backend(f"chat-{n}") for n in range(3)]
+    backends.insert(0, backend("vectors", generates=False))
+    names = ModelNames()
+    names.replace_stored([f"stored-{n}" for n in range(MAX_DESCRIBED_MODELS)])
+    told, n_models = listed_models(
+        backends, [GENERATES], names, most=MAX_DESCRIBED_MODELS
+    )
+    assert (len(told), n_models) == (MAX_DESCRIBED_MODELS, MAX_DESCRIBED_MODELS + 3)
+    assert [each.backend for each in told[2:4]] == ["chat-2", "stored-0"]
+    most, _ = listed_models(backends, [GENERATES], names, most=2)
+    assert [each.backend for each in most] == ["chat-0", "chat-1"]

@@ -5,9 +5,8 @@ import pytest
 
 from inferd.errors import PeerError
 from inferd.wire.codec import (
+    decode_aside,
     decode_blocks,
-    decode_cancel,
-    decode_cancel_or_append,
     decode_embed,
     decode_generate,
     decode_rerank,
@@ -53,10 +52,10 @@ def frames_of(steps: Steps) -> Iterator[bytes]:
 def refusal_by_the_codec(steps: Steps) -> Frame | None:
     """Read each line as the daemon does; give the frame that refuses one, if any."""
     decode = DECODERS[steps[0].surface]
-    decode_aside = decode_cancel_or_append if decode is decode_blocks else decode_cancel
+    takes_appends = decode is decode_blocks
     try:
         for frame in frames_of(steps):
-            if decode_aside(frame) is None:
+            if decode_aside(frame, takes_appends=takes_appends) is None:
                 decode(frame)
     except PeerError as error:
         code = error.code.value

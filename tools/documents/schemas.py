@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from inferd.wire import blocks, commands, requests, responses, speech, status
+from inferd.wire import (
+    blocks,
+    commands,
+    offered_facts,
+    requests,
+    responses,
+    speech,
+    status,
+)
 from tools.documents.markdown import attribute_docs, prose
 
 REQUESTS: Mapping[str, type[Struct]] = {
@@ -15,6 +23,7 @@ REQUESTS: Mapping[str, type[Struct]] = {
     "blocks-request": blocks.BlocksRequest,
     "embed-request": requests.EmbedRequest,
     "rerank-request": requests.RerankRequest,
+    "describe": requests.DescribeRequest,
     "cancel": requests.CancelLine,
     "append": speech.AppendLine,
     "command": commands.Command,
@@ -26,6 +35,7 @@ ANSWERS: Mapping[str, type[Struct]] = {
     "blocks-done": responses.BlocksDone,
     "embeddings": responses.EmbeddingsFrame,
     "rerank": responses.RerankFrame,
+    "models": responses.ModelsFrame,
     "progress": responses.ProgressFrame,
     "error": responses.ErrorFrame,
     "lifecycle": status.LifecycleFrame,
@@ -33,7 +43,7 @@ ANSWERS: Mapping[str, type[Struct]] = {
     "reply": commands.Reply,
 }
 MESSAGES: Mapping[str, type[Struct]] = {**REQUESTS, **ANSWERS}
-MODULES = (requests, blocks, responses, speech, status, commands)
+MODULES = (requests, blocks, responses, offered_facts, speech, status, commands)
 OWN_DOCS: Mapping[str, Mapping[str, str]] = {
     name: docs for module in MODULES for name, docs in attribute_docs(module).items()
 }

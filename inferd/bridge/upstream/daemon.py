@@ -3,9 +3,8 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
-import trio
 from msgspec.structs import replace
 
 from inferd.bridge.identity.share import SharedLimit
@@ -15,54 +14,16 @@ from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import DaemonFrame, DaemonRequest, Question
 from inferd.bridge.upstream.failures import failure_of
+from inferd.bridge.upstream.models import list_models
 from inferd.bridge.upstream.plain_models import PlainModels
 from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
 from inferd.client.asynchronous import AsyncClient, connect
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
 from inferd.client.frames import BlocksAnswer
-from inferd.client.media.sound import SAMPLE_RATE_HZ
-from inferd.limits.bridge import PROBE_S
-from inferd.limits.protocol import NO_MODEL
 from inferd.surfaces import EMBED, RERANK, V2
-from inferd.wire.blocks import (
-    AudioAttachment,
-    AudioBlock,
-    BlocksRequest,
-    Message,
-    TextBlock,
-)
-from inferd.wire.offered_facts import OfferedFacts
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, RerankRequest
-
-_PROBES: dict[str, DaemonRequest] = {
-    "generate": BlocksRequest(
-        id="models",
-        model=NO_MODEL,
-        describe=True,
-        messages=[Message("user", [TextBlock("?")])],
-    ),
-    "embed": EmbedRequest(id="models", model=NO_MODEL, describe=True, input=["?"]),
-    "rerank": RerankRequest(
-        id="models", model=NO_MODEL, describe=True, query="?", documents=["?"]
-    ),
-    "transcribe": BlocksRequest(
-        id="models",
-        model=NO_MODEL,
-        describe=True,
-        messages=[Message("user", [AudioBlock("sound")])],
-        attachments=[AudioAttachment(id="sound", sample_rate=SAMPLE_RATE_HZ, bytes="")],
-        timestamps="segment",
-    ),
-}
-
-
-class _Names(NamedTuple):
-    """What the daemon tells of the models that can be used in one way."""
-
-    names: Sequence[str]
-    described: Sequence[OfferedFacts]
-    """May be empty: earlier daemons describe none."""
 
 
 class DaemonClient:
@@ -237,51 +198,5 @@ class DaemonClient:
         return False
 
     async def models(self) -> list[OfferedModel]:
-        """Ask the daemon which names requests may use; 32 for each use at most.
-
-        Raises:
-            BridgeError: it does not answer.
-        """
-        found: dict[str, list[str]] = {}
-        facts: dict[str, OfferedFacts] = {}
-        answers: dict[str, _Names | BridgeError] = {}
-        with trio.move_on_after(PROBE_S):
-            async with trio.open_nursery() as nursery:
-                for use, request in _PROBES.items():
-                    nursery.start_soon(self._probe, use, request, answers)
-        failures = [each for each in answers.values() if isinstance(each, BridgeError)]
-        if len(failures) == len(_PROBES) or len(answers) < len(_PROBES):
-            raise BridgeError(Reason.UNAVAILABLE, "the daemon is not running")
-        for use in _PROBES:
-            told = answers[use]
-            if isinstance(told, BridgeError):
-                continue
-            for name in told.names:
-                found.setdefault(name, []).append(use)
-            for each in told.described:
-                facts |= dict.fromkeys((each.backend, *each.aliases), each)
-        return [
-            OfferedModel(name, tuple(uses), facts.get(name))
-            for name, uses in found.items()
-        ]
-
-    async def _probe(
-        self,
-        use: str,
-        request: DaemonRequest,
-        answers: dict[str, "_Names | BridgeError"],
-    ) -> None:
-        async with AsyncClient(self._directory) as client:
-            try:
-                async with aclosing(self._send(client, request, "")) as frames:
-                    async for _ in frames:
-                        pass
-            except RequestFailedError as error:
-                names, described = error.frame.models, error.frame.described
-                answers[use] = (
-                    _Names(names, described if isinstance(described, list) else [])
-                    if isinstance(names, list)
-                    else failure_of(error)
-                )
-            except (NoDaemonError, ClientError, OSError) as error:
-                answers[use] = failure_of(error)
+        """Ask the daemon which names requests may use; raises as ``list_models`` does."""
+        return await list_models(self._directory, None)

@@ -9,7 +9,7 @@ from inferd.limits.connections import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.limits.server import READ_AHEAD_MIN, READ_AHEAD_PER_USER
 from inferd.server.fd_passing.quota import LineFds
 from inferd.server.request_context import RequestContext
-from inferd.wire.requests import CancelLine, Request
+from inferd.wire.requests import CancelLine, DescribeRequest, Request
 from inferd.wire.speech import AppendLine
 
 R = TypeVar("R", bound=Request)
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Request)
 class PendingRequest(NamedTuple, Generic[R]):
     """A request that was read and not answered yet."""
 
-    request: R
+    request: R | DescribeRequest
     context: RequestContext
     refusal: InferdError | None = None
     """Why it will be refused, where that is known when it is read."""

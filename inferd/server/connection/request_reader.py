@@ -27,8 +27,8 @@ from inferd.server.fd_passing.receive import FdsByLine
 from inferd.server.large_lines.decode import ParsedLine, owned_by
 from inferd.server.large_lines.lines import LargeLine, LineBuffer
 from inferd.server.request_context import RequestContext
-from inferd.wire.codec import decode_cancel, decode_cancel_or_append
-from inferd.wire.requests import CancelLine, Request
+from inferd.wire.codec import decode_aside
+from inferd.wire.requests import CancelLine, DescribeRequest, Request
 from inferd.wire.unknown_fields import strict_refusal
 
 R = TypeVar("R", bound=Request)
@@ -58,7 +58,7 @@ class RequestReader(Generic[R]):
     def __init__(
         self,
         decode: Callable[[bytes], R],
-        make_context: Callable[[R, int, LineFds], RequestContext],
+        make_context: Callable[[Request, int, LineFds], RequestContext],
         queue: ReadAheadQueue[R],
         fds_by_line: FdsByLine | None = None,
         offload_line_bytes: int = MORE_THAN_ANY_LINE,
@@ -249,16 +249,23 @@ class RequestReader(Generic[R]):
 
     def _parse_with_fds(self, frame: bytes, line_fds: LineFds) -> None:
         takes_appends = self._fds_by_line is not None
-        match (decode_cancel_or_append if takes_appends else decode_cancel)(frame):
+        match decode_aside(frame, takes_appends=takes_appends):
             case None:
-                request = self._decode(frame)
-                refusal = strict_refusal(frame, request)
-                self._add_request(request, len(frame), line_fds, refusal)
+                request: R | DescribeRequest = self._decode(frame)
+                self._add_parsed(frame, request, line_fds)
+            case DescribeRequest() as request:
+                self._add_parsed(frame, request, line_fds)
             case CancelLine() as cancel:
                 line_fds.close()
                 cancel_matching(cancel, self._all_contexts)
             case append:
                 route_append(append, len(frame), line_fds, self._all_contexts)
+
+    def _add_parsed(
+        self, frame: bytes, request: R | DescribeRequest, line_fds: LineFds
+    ) -> None:
+        refusal = strict_refusal(frame, request)
+        self._add_request(request, len(frame), line_fds, refusal)
 
     @property
     def n_large_line_fds(self) -> int:
@@ -298,7 +305,7 @@ class RequestReader(Generic[R]):
 
     def _add_request(
         self,
-        request: R,
+        request: R | DescribeRequest,
         n_bytes: int,
         line_fds: LineFds,
         refusal: InferdError | None = None,

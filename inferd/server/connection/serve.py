@@ -34,7 +34,7 @@ from inferd.server.request_context import (
     socket_fields,
 )
 from inferd.surfaces import Surface
-from inferd.wire.requests import Request
+from inferd.wire.requests import DescribeRequest, Request
 
 R = TypeVar("R", bound=Request)
 
@@ -68,6 +68,8 @@ class Endpoint(Generic[R]):
     surface: Surface
     decode: Callable[[bytes], R]
     service: Service[R]
+    describe: Service[DescribeRequest]
+    """Answers which models the socket serves."""
     takes_media: bool = False
     """Whether clients may pass descriptors with requests, and append to attachments."""
     large_lines: AnyLineKind | None = None
@@ -303,9 +305,14 @@ class ClientConnection(Generic[R]):
             self.has_sent_request = True
             if context.resolved is None:
                 context.stats.update(request.counts())
-            service = RefusingService(refusal) if refusal else self._endpoint.service
             reply = self._reply(request.id, context.caller)
-            return await dispatch(service, request, reply, context)
+            if refusal is not None:
+                service = RefusingService(refusal)
+                return await dispatch(service, request, reply, context)
+            if isinstance(request, DescribeRequest):
+                describe = self._endpoint.describe
+                return await dispatch(describe, request, reply, context)
+            return await dispatch(self._endpoint.service, request, reply, context)
         finally:
             self._remove(context)
 

@@ -1,4 +1,4 @@
-"""What a refusal tells of the models that would do."""
+"""What clients are told of models: by a refusal if they ask for it, and by ``describe``."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -23,16 +23,37 @@ def described_models(
 
     Bounds: ``MAX_LISTED_MODELS``.
     """
+    found, _ = listed_models(backends, requirements, names, most=MAX_LISTED_MODELS)
+    return found
+
+
+def listed_models(
+    backends: Sequence[Backend],
+    requirements: Sequence[Requirement],
+    names: ModelNames,
+    *,
+    most: int,
+) -> tuple[list[OfferedFacts], int]:
+    """Describe these models, so many at most; also return how many there are.
+
+    Args:
+        backends: as for ``described_models``, like the next two.
+        requirements: that a backend has to meet.
+        names: by which requests ask for models.
+        most: that are described.
+    """
     able = names.able(backends, requirements)
-    facts = [_facts(each, names.aliases_of(each.name)) for each in able]
+    unread = names.unread(backends)
+    facts = [facts_of(each, names.aliases_of(each.name)) for each in islice(able, most)]
     facts += [
         OfferedFacts(backend=name, aliases=[], state="unloaded", is_unread=True)
-        for name in islice(names.unread(backends), MAX_LISTED_MODELS)
+        for name in islice(unread, most - len(facts))
     ]
-    return facts[:MAX_LISTED_MODELS]
+    return facts, len(able) + len(unread)
 
 
-def _facts(backend: Backend, aliases: Sequence[str]) -> OfferedFacts:
+def facts_of(backend: Backend, aliases: Sequence[str]) -> OfferedFacts:
+    """Describe a backend."""
     found = backend.capabilities
     return OfferedFacts(
         backend=backend.name,
@@ -46,6 +67,7 @@ def _facts(backend: Backend, aliases: Sequence[str]) -> OfferedFacts:
         vision=found.vision,
         audio=found.audio,
         structure=found.structure,
+        transcribe=found.transcribe or UNSET,
         n_ctx=found.n_ctx or UNSET,
         n_embd=found.n_embd or UNSET,
         model=found.model or UNSET,

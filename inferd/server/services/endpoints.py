@@ -11,6 +11,7 @@ from inferd.line_decoder.kind import AnyLineKind
 from inferd.line_decoder.kinds import KINDS
 from inferd.server.connection.dispatch import Service
 from inferd.server.connection.serve import AnyEndpoint, Endpoint
+from inferd.server.services.describe import DescribeService
 from inferd.server.services.embed import embed_service
 from inferd.server.services.pipeline import Pipeline
 from inferd.server.services.rerank import rerank_service
@@ -50,6 +51,7 @@ class Binding(Generic[R]):
             self.surface,
             self.decode,
             self.service(pipeline),
+            DescribeService(pipeline, self.is_served_by),
             takes_media=self.takes_media,
             large_lines=self.large_lines,
         )

@@ -149,16 +149,10 @@ class Pipeline:
     async def _route(
         self, plan: ResolvedRequest[P], context: RequestContext
     ) -> Backend:
-        """Choose the backend; a model of the store becomes one when it is named.
-
-        The request has a place in the queue while the header of that model is read.
-        """
-        if self.store is not None and (name := self.store.unopened(plan.model)):
-            with self.queue.admitted(_traits_of(plan, context, UNREAD)) as permit:
-                context.permit = permit
-                with permit.until_granted():  # that is, until it is rejected
-                    await self.store.open(name, context.peer.user)
-                permit.raise_rejection()
+        """Choose the backend; a model of the store becomes one when it is named."""
+        await self.open_stored(
+            plan.model, context, lambda: _traits_of(plan, context, UNREAD)
+        )
         try:
             return route(self.backends, plan.needs, plan.model, self.names)
         except ModelNotFoundError as error:
@@ -167,6 +161,32 @@ class Pipeline:
                     self.backends, plan.needs, self.names
                 )
             raise
+
+    async def open_stored(
+        self,
+        model: str | None,
+        context: RequestContext,
+        traits: Callable[[], RequestTraits],
+    ) -> None:
+        """Make a backend of the model of the store that a request means, if it is none yet.
+
+        The request has a place in the queue while the header of that model is read.
+
+        Args:
+            model: that the request names; ``None`` if it names none.
+            context: of the request.
+            traits: gives what decides about its place.
+
+        Raises:
+            InferdError: the model cannot be read, or the queue is full.
+        """
+        if self.store is None or not (name := self.store.unopened(model)):
+            return
+        with self.queue.admitted(traits()) as permit:
+            context.permit = permit
+            with permit.until_granted():  # that is, until it is rejected
+                await self.store.open(name, context.peer.user)
+            permit.raise_rejection()
 
     async def _wait_loaded(
         self, backend: Backend, permit: Permit, on_loading: OnLoading | None

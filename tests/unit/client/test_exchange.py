@@ -26,7 +26,7 @@ from inferd.wire.blocks import (
     Message,
 )
 from inferd.wire.codec import (
-    decode_cancel,
+    decode_aside,
     decode_embed,
     decode_generate,
     encode,
@@ -256,7 +256,7 @@ def test_the_request_under_way_can_be_cancelled_and_still_ends():
     exchange = started()
     line = exchange.cancel("r")
     assert line is not None
-    assert decode_cancel(line) == CancelLine(id="r")
+    assert decode_aside(line, takes_appends=False) == CancelLine(id="r")
     assert not exchange.is_done
     assert take_all(exchange, lines(DONE)) == [DONE]
 

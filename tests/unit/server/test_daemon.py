@@ -786,7 +786,8 @@ async def test_a_client_accepted_as_draining_begins_is_disconnected(
             await settled()
             server.daemon.stop()
             await settled()
-            endpoint = Endpoint(surfaces.INFER, decode_generate, trio.Event())  # type: ignore[arg-type]
+            unused: Any = trio.Event()
+            endpoint = Endpoint(surfaces.INFER, decode_generate, unused, unused)
             with trio.fail_after(FIRST_REQUEST_S + 0.1):
                 await server.daemon._serve_client(endpoint, late)
             await late.aclose()

@@ -1,4 +1,5 @@
 from contextlib import nullcontext, suppress
+from functools import partial
 
 import msgspec
 import pytest
@@ -9,10 +10,9 @@ from msgspec.structs import replace
 from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import (
+    decode_aside,
     decode_blocks,
     decode_blocks_response,
-    decode_cancel,
-    decode_cancel_or_append,
     decode_command,
     decode_embed,
     decode_embed_response,
@@ -43,6 +43,8 @@ from tests.unit.strategies import (
 )
 from tests.unit.wire import examples, responses
 
+decode_cancel = partial(decode_aside, takes_appends=False)
+decode_cancel_or_append = partial(decode_aside, takes_appends=True)
 DECODERS = {
     decode_generate: (GenerateRequest, examples.TEXT),
     decode_blocks: (BlocksRequest, examples.BLOCKS),

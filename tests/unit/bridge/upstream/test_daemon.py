@@ -144,24 +144,10 @@ async def test_one_principal_leaves_places_for_others(short_dir):
             nursery.cancel_scope.cancel()
 
 
-async def test_models_are_read_from_refusals_and_missing_sockets_are_no_use(short_dir):
-    async def refuse(stream: trio.SocketStream, request: dict[str, Any]) -> None:
-        refusal = {"type": "error", "code": "model_not_found", "message": "no"}
-        names = ["fast", "speech"] if request.get("attachments") else ["chat", "fast"]
-        refused = {**refusal, "id": request["id"], "models": names}
-        await says(refused)(stream, request)
-
+async def test_a_daemon_is_up_where_one_of_its_sockets_takes_connections(short_dir):
     client = DaemonClient(short_dir, max_requests=1)
-    with pytest.raises(BridgeError):
-        await client.models()
     assert not await client.is_up()
-    async with listening(short_dir, "infer.v2.sock", refuse):
-        models = await client.models()
-        assert [(each.name, each.uses) for each in models] == [
-            ("chat", ("generate",)),
-            ("fast", ("generate", "transcribe")),
-            ("speech", ("transcribe",)),
-        ]
+    async with listening(short_dir, "infer.embed.sock", waits):
         assert await client.is_up()
 
 
