@@ -225,3 +225,9 @@ def test_unknown_fields_of_a_strict_request_are_a_refusal_with_its_id(kind, cont
         if head.refusal is not None:
             assert head.refusal.name == "InvalidRequestError"
             assert head.refusal.text.startswith("strict: no such field: temprature; ")
+
+
+def test_a_large_line_of_type_describe_is_refused_as_such():
+    failure = found("blocks", {"type": "describe", "id": "r"}).result.failure
+    assert failure is not None
+    assert "a line of type describe" in failure.text
