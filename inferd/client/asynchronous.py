@@ -1,6 +1,6 @@
 """The asynchronous client, for trio."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -100,6 +100,21 @@ class AsyncClient:
             principal: as for ``generate``.
         """
         return self._blocks.ask(with_options(request, model, principal), descriptors)
+
+    def converse_batched(
+        self,
+        request: BlocksRequest,
+        *,
+        descriptors: Sequence[int] = (),
+        principal: str | None = None,
+    ) -> AsyncGenerator[Sequence[BlocksAnswer], None]:
+        """Send a request like ``converse``; yield the frames that have come together at once.
+
+        No frame waits for another one. A program that passes an answer on can write them with
+        one system call.
+        """
+        asked = with_options(request, None, principal)
+        return self._blocks.ask_batched(asked, descriptors)
 
     async def append(
         self, request_id: str, samples: bytes, *, is_last: bool = False

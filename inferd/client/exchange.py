@@ -206,6 +206,19 @@ class Exchange(Generic[Q, A]):
             raise ProtocolError(error.message) from error
         return None
 
+    def next_frames(self) -> tuple[list[A], ClientError | None]:
+        """Return all frames that have come, and the failure that is behind them, if any.
+
+        Both are empty if more bytes are needed. The failure is one that ``next_frame`` raises.
+        """
+        frames: list[A] = []
+        try:
+            while (frame := self.next_frame()) is not None:
+                frames.append(frame)
+        except ClientError as error:
+            return frames, error
+        return frames, None
+
     def _accept(self, answer: A | ClientErrorFrame) -> A:
         is_about_connection = isinstance(answer, ClientErrorFrame) and answer.id == ""
         if self._id is None or (answer.id != self._id and not is_about_connection):

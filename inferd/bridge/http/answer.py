@@ -1,12 +1,13 @@
 """Send an answer as its frames come."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
+from inferd.bridge.http.connection import take
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.question import StreamForm
@@ -55,7 +56,7 @@ class Translated(Protocol[F_contra]):
 async def answer(
     exchange: HttpExchange,
     question: Translated[F_contra],
-    answered: AsyncGenerator[F_contra, None],
+    answered: AsyncGenerator[Sequence[F_contra], None],
     form: StreamForm | None,
 ) -> None:
     """Answer a request; the caller cancels it when the client hangs up.
@@ -63,20 +64,22 @@ async def answer(
     Args:
         exchange: the request.
         question: what it asks.
-        answered: the frames of the answer; they are closed at the end.
+        answered: the frames of the answer, in batches that have come together; it is closed
+            at the end.
         form: of a streamed answer.
 
     Raises:
         BridgeError: it failed, and nothing has been sent yet.
     """
-    async with aclosing(answered) as frames:
+    async with aclosing(answered) as batches:
         if question.is_streamed and form is not None:
-            await _Streaming(exchange, question, form).run(frames)
+            await _Streaming(exchange, question, form).run(batches)
             return
-        async for frame in frames:
-            _note_position(exchange, frame)
-            for _ in question.answer.add(frame):
-                pass
+        async for frames in batches:
+            for frame in frames:
+                _note_position(exchange, frame)
+                for _ in question.answer.add(frame):
+                    pass
     await exchange.respond(
         200, question.answer.whole(), question.content_type, timing(exchange)
     )
@@ -108,12 +111,12 @@ class _Streaming(Generic[F_contra]):
     _last: float = field(default_factory=trio.current_time)
     """When something was sent; at first, when the request came."""
 
-    async def run(self, frames: AsyncGenerator[F_contra, None]) -> None:
+    async def run(self, batches: AsyncGenerator[Sequence[F_contra], None]) -> None:
         failure: BridgeError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_alive)
             try:
-                await self._send_all(frames)
+                await self._send_all(batches)
             except BridgeError as error:  # a nursery would make a group of it
                 failure = error
             async with self._writing:  # no comment is cut, nor the status line
@@ -126,13 +129,21 @@ class _Streaming(Generic[F_contra]):
             await self._write(tell(failure))
         await self.exchange.end_stream()
 
-    async def _send_all(self, frames: AsyncGenerator[F_contra, None]) -> None:
-        async for frame in frames:
-            _note_position(self.exchange, frame)
-            for data in self.question.answer.add(frame):
-                await self._write(data)
-        for data in self.question.answer.end():
-            await self._write(data)
+    async def _send_all(
+        self, batches: AsyncGenerator[Sequence[F_contra], None]
+    ) -> None:
+        """Send the events of each batch with one write."""
+        async for frames in batches:
+            events: list[bytes] = []
+            try:
+                for frame in frames:
+                    _note_position(self.exchange, frame)
+                    events.extend(self.question.answer.add(frame))
+            finally:  # a failure is told behind the events before it
+                if events:
+                    await self._write(b"".join(events))
+        if end := b"".join(self.question.answer.end()):
+            await self._write(end)
 
     async def _keep_alive(self) -> None:
         while True:
@@ -142,9 +153,12 @@ class _Streaming(Generic[F_contra]):
                 await self._write(self.form.keep_alive)
 
     async def _write(self, data: bytes) -> None:
-        async with self._writing:
+        await take(self._writing)
+        try:
             if not self.exchange.has_begun:
                 self.exchange.extra_headers.update(timing(self.exchange))
                 await self.exchange.begin_stream(self.form.content_type)
             await self.exchange.write(data)
             self._last = trio.current_time()
+        finally:
+            self._writing.release()

@@ -5,6 +5,7 @@ not read, and sees no end of a connection behind a request that was sent ahead. 
 protocol is driven from here; its parser is h11. HTTP/2 is not spoken.
 """
 
+import os
 from contextlib import suppress
 from math import inf
 from typing import Final, Protocol
@@ -37,7 +38,7 @@ class ByteStream(Protocol):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         """Receive bytes; none at the end."""
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         """Send bytes."""
 
     async def aclose(self) -> None:
@@ -100,6 +101,18 @@ class PlainProtocol(H11Protocol):
 def _head_bytes(request: h11.Request) -> int:
     pairs = [(request.method, request.target), *request.headers]
     return sum(len(first) + len(last) + _HEAD_MARKS for first, last in pairs)
+
+
+async def take(lock: trio.Lock) -> None:
+    """Acquire a lock; other tasks run only if it is not free.
+
+    ``lock.acquire`` lets all others run in any case, which costs more than most of what is
+    done with it.
+    """
+    try:
+        lock.acquire_nowait()
+    except trio.WouldBlock:
+        await lock.acquire()
 
 
 class HttpConnection:
@@ -251,12 +264,28 @@ class HttpConnection:
                 pass
 
     async def _send(self, data: bytes) -> None:
-        async with self._sending:
-            try:
+        """Send bytes; other tasks run only if they have to wait."""
+        await take(self._sending)
+        try:
+            if left := self._send_now(data):
                 with trio.fail_after(self._settings.write_s):
-                    await self._stream.send_all(data)
-            except (*_BROKEN, OSError, trio.TooSlowError):
-                await self.close()
+                    await self._stream.send_all(left)
+        except (*_BROKEN, OSError, trio.TooSlowError):
+            await self.close()
+        finally:
+            self._sending.release()
+
+    def _send_now(self, data: bytes) -> memoryview:
+        """Send what the kernel takes at once; return the rest, all of it with TLS.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        n_sent = 0
+        if isinstance(self._stream, trio.SocketStream):
+            with suppress(BlockingIOError):
+                n_sent = os.write(self._stream.socket.fileno(), data)
+        return memoryview(data)[n_sent:]
 
     async def close(self) -> None:
         """Close the connection; a request that it has ends."""

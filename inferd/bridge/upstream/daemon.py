@@ -1,9 +1,17 @@
 """The daemon's sockets: a connection for each request, and only so many at once."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -20,7 +28,6 @@ from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
 from inferd.client.asynchronous import AsyncClient, connect
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
-from inferd.client.frames import BlocksAnswer
 from inferd.surfaces import EMBED, RERANK, V2
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, RerankRequest
@@ -68,10 +75,10 @@ class DaemonClient:
 
     async def ask(
         self, question: Question, principal: str
-    ) -> AsyncGenerator[DaemonFrame, None]:
-        """Send a request and yield the frames of its answer; use ``aclosing``.
+    ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
+        """Send a request; yield the frames of its answer as they come; use ``aclosing``.
 
-        Its pictures and sound are decoded first.
+        Frames that have come together are yielded together. Its pictures and sound are decoded first.
 
         Args:
             question: once its answer has enough, the request is cancelled.
@@ -85,11 +92,11 @@ class DaemonClient:
         with self._slot(principal), self._telling_failures(question.field_names):
             decoding = attached(question, self._decoders, principal)
             async with decoding as asked, self._client() as client:
-                frames = self._send_again(client, question, asked, principal)
-                async with aclosing(frames):
+                batches = self._send_again(client, question, asked, principal)
+                async with aclosing(batches):
                     is_cancelled = False
-                    async for frame in frames:
-                        yield frame
+                    async for frames in batches:
+                        yield frames
                         if question.answer.has_enough and not is_cancelled:
                             is_cancelled = True
                             await client.cancel(asked.request.id)
@@ -100,7 +107,7 @@ class DaemonClient:
         question: Question,
         asked: AttachedRequest,
         principal: str,
-    ) -> AsyncGenerator[DaemonFrame, None]:
+    ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
         """Send a request, and where it is refused those that may be sent instead."""
         request: DaemonRequest | None = self._plain_models.without_reasoning(
             question, asked.request
@@ -108,11 +115,11 @@ class DaemonClient:
         unserved: RequestFailedError | None = None
         while request is not None:
             sent, request = request, None
-            frames = self._send(client, sent, principal, asked.descriptors)
+            batches = self._send(client, sent, principal, asked.descriptors)
             try:
-                async with aclosing(frames):
-                    async for frame in frames:
-                        yield frame
+                async with aclosing(batches):
+                    async for frames in batches:
+                        yield frames
             except RequestFailedError as error:
                 if is_plain(question, sent, error.frame):
                     self._plain_models.add(sent.model)
@@ -124,29 +131,26 @@ class DaemonClient:
                 if request is None:
                     raise error from None
 
-    async def _send(
+    def _send(
         self,
         client: AsyncClient,
         request: DaemonRequest,
         principal: str,
         descriptors: Sequence[int] = (),
-    ) -> AsyncGenerator[DaemonFrame, None]:
+    ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
         """Send a request, with the principal where the bridge is a gateway of the daemon."""
         asker = principal if self._is_gateway and principal else None
         match request:
             case BlocksRequest():
                 # tells the position in the queue, and the tokens of the prompt
                 told = replace(request, progress=True)
-                answer = client.converse(told, descriptors=descriptors, principal=asker)
-                async with aclosing(
-                    cast("AsyncGenerator[BlocksAnswer, None]", answer)
-                ) as frames:
-                    async for frame in frames:
-                        yield frame
+                return client.converse_batched(
+                    told, descriptors=descriptors, principal=asker
+                )
             case EmbedRequest():
-                yield await client.embed(request, principal=asker)
+                return _one(partial(client.embed, request, principal=asker))
             case RerankRequest():
-                yield await client.rerank(request, principal=asker)
+                return _one(partial(client.rerank, request, principal=asker))
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[AsyncClient]:
@@ -200,3 +204,10 @@ class DaemonClient:
     async def models(self) -> list[OfferedModel]:
         """Ask the daemon which names requests may use; raises as ``list_models`` does."""
         return await list_models(self._directory, None)
+
+
+async def _one(
+    answer: Callable[[], Awaitable[DaemonFrame]],
+) -> AsyncGenerator[Sequence[DaemonFrame], None]:
+    """Yield the frame of an answer that has one alone."""
+    yield [await answer()]

@@ -1,6 +1,6 @@
 """The helper's socket: a connection for each request, with one answer."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -56,8 +56,10 @@ class HelperClient:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
-    async def ask(self, request: HelperRequest) -> AsyncGenerator[HelperFrame, None]:
-        """Send a request and yield the frames of its answer; use ``aclosing``.
+    async def ask(
+        self, request: HelperRequest
+    ) -> AsyncGenerator[Sequence[HelperFrame], None]:
+        """Send a request; yield the frames of its answer, one at a time; use ``aclosing``.
 
         Raises:
             BridgeError: the helper refuses, does not answer to the end, or is not there.
@@ -77,7 +79,7 @@ class HelperClient:
                 while (frame := _next_frame(splitter)) is not None:
                     if isinstance(frame, HelperFailure):
                         raise failure_of_helper(frame)
-                    yield frame
+                    yield [frame]
                     if isinstance(frame, HelperDone):
                         return
         raise BridgeError(

@@ -1,8 +1,15 @@
 """A client's connection on trio, opened on demand and closed on any error."""
 
 import errno
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import os
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Iterator,
+    Sequence,
+)
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -84,16 +91,23 @@ async def send(
         await stream.send_all(memoryview(data)[n_sent:])
 
 
-async def read(stream: trio.SocketStream) -> bytes | bytearray:
+async def read(stream: trio.SocketStream) -> bytes:
     """Receive bytes; empty means the end.
+
+    It waits before it reads, where ``receive_some`` tries to read first: what comes next has
+    rarely come already.
 
     Raises:
         ConnectionLostError: the connection broke, or was closed on this side.
     """
     try:
-        return await stream.receive_some(READ_BYTES)
-    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        while stream.socket.fileno() >= 0:
+            await trio.lowlevel.wait_readable(stream.socket)
+            with suppress(BlockingIOError):  # closed meanwhile, its number is -1
+                return os.read(stream.socket.fileno(), READ_BYTES)
+    except (OSError, trio.ClosedResourceError) as error:
         raise ConnectionLostError("the connection broke") from error
+    raise ConnectionLostError("the connection is closed")
 
 
 class AsyncConnection(Generic[Q, A]):
@@ -126,7 +140,19 @@ class AsyncConnection(Generic[Q, A]):
     ) -> AsyncIterator[A]:
         """Send a request and yield the frames of its answer.
 
-        Leaving before the terminal frame, for any reason, closes the connection.
+        Leaving before the terminal frame has come, for any reason, closes the connection.
+        """
+        async with aclosing(self.ask_batched(request, descriptors)) as batches:
+            async for frames in batches:
+                for frame in frames:
+                    yield frame
+
+    async def ask_batched(
+        self, request: Q, descriptors: Sequence[int] = ()
+    ) -> AsyncGenerator[Sequence[A], None]:
+        """Send a request like ``ask``; yield the frames that have come together at once.
+
+        None waits for another one.
         """
         async with self._sending:
             stream = await self._connected()
@@ -136,10 +162,12 @@ class AsyncConnection(Generic[Q, A]):
                 await send(stream, line, descriptors)
         try:
             while not exchange.is_done:
-                if (frame := exchange.next_frame()) is not None:
-                    yield frame
-                else:
-                    exchange.feed(await read(stream))
+                exchange.feed(await read(stream))
+                frames, failure = exchange.next_frames()
+                if frames:
+                    yield frames
+                if failure is not None:
+                    raise failure
         finally:
             if not exchange.is_done:
                 self._disconnect(stream)

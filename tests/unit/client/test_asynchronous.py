@@ -41,7 +41,7 @@ from inferd.wire.requests import (
     GenerateRequest,
     RerankRequest,
 )
-from inferd.wire.responses import RankedDocument
+from inferd.wire.responses import RankedDocument, TokenFrame
 from tests.fakes.hearing import heard, receive, segment
 from tests.fakes.listener import done, failure, full_backlog, status, token
 from tests.fakes.streams import Frame, to_line
@@ -108,11 +108,16 @@ async def test_a_connection_serves_one_request_after_another(short_dir, autojump
             assert await contents(client, request("second")) == ["b"]
 
 
-async def test_an_error_frame_is_raised(short_dir, autojump_clock):
-    async with listening(infer(short_dir), answers([failure("queue_full")])):
+async def test_an_error_frame_is_raised_behind_the_frames_before_it(
+    short_dir, autojump_clock
+):
+    answer = [token("Hel"), failure("queue_full")]
+    async with listening(infer(short_dir), answers(answer)):
         async with AsyncClient(short_dir) as client:
+            frames = client.generate(request())
+            assert isinstance(await anext(frames), TokenFrame)
             with pytest.raises(RequestFailedError) as caught:
-                await contents(client, request())
+                await anext(frames)
     assert caught.value.code == ErrorCode.QUEUE_FULL
 
 

@@ -54,12 +54,14 @@ class ScriptedHelper(HelperClient):
         self.script: list[HelperFrame | BridgeError] = [DONE]
         self.asked: list[HelperRequest] = []
 
-    async def ask(self, request: HelperRequest) -> AsyncGenerator[HelperFrame, None]:
+    async def ask(
+        self, request: HelperRequest
+    ) -> AsyncGenerator[list[HelperFrame], None]:
         self.asked.append(request)
         for step in self.script:
             if isinstance(step, BridgeError):
                 raise step
-            yield step
+            yield [step]
 
 
 class Manager(Browser):

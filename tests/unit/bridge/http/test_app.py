@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.http.app import BridgeApp
@@ -37,7 +38,7 @@ SETTINGS = BridgeSettings(
 )
 CHAT = "/v1/chat/completions"
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
-Step = DaemonFrame | BridgeError | float
+Step = DaemonFrame | list[DaemonFrame] | BridgeError | float
 
 
 def text(delta: str) -> BlockFrame:
@@ -51,7 +52,7 @@ def done() -> ClientBlocksDone:
 
 
 class ScriptedDaemon:
-    """Follows a script: frames, failures, and seconds of silence."""
+    """Follows a script: frames that come alone or together, failures, seconds of silence."""
 
     n_requests = 0
 
@@ -63,7 +64,7 @@ class ScriptedDaemon:
 
     async def ask(
         self, question: Question, principal: str
-    ) -> AsyncGenerator[DaemonFrame, None]:
+    ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
         self.principals.append(principal)
         try:
             for step in self.script:
@@ -72,7 +73,7 @@ class ScriptedDaemon:
                 elif isinstance(step, BridgeError):
                     raise step
                 else:
-                    yield step
+                    yield step if isinstance(step, list) else [step]
         finally:
             self.ended_at = trio.current_time()
 
@@ -218,6 +219,14 @@ async def test_who_waited_is_told_the_position_at_first(browse, autojump_clock):
     for streams in (False, True):
         answer = await browse(*queued, text("x"), done()).ask(stream=streams)
         assert answer.headers["x-inferd-queue-position"] == "3"
+
+
+async def test_frames_that_come_together_are_one_write(browse, autojump_clock):
+    cut = replace(done(), stop_reason="cancelled")
+    answer = await browse([text("Hel"), text("lo"), cut]).ask(stream=True)
+    events, failure = (part for _, part in answer.parts if part)
+    assert events.count(b'"content"') == 3  # the first has the role
+    assert b'"code":"cancelled"' in failure
 
 
 async def test_a_stream_that_waits_begins_after_10_s_and_is_kept_alive(

@@ -67,8 +67,8 @@ async def waits(stream: trio.SocketStream, _: dict[str, Any]) -> None:
 
 
 async def ask(client: DaemonClient, principal: str = "ada") -> list[Any]:
-    async with aclosing(client.ask(question(), principal)) as frames:
-        return [frame async for frame in frames]
+    async with aclosing(client.ask(question(), principal)) as batches:
+        return [frame async for frames in batches for frame in frames]
 
 
 async def test_an_answer_comes_frame_by_frame(short_dir):
@@ -98,9 +98,10 @@ async def test_what_is_enough_is_cancelled(short_dir):
     one = question(tools=[tool], parallel_tool_calls=False)
     async with listening(short_dir, "infer.v2.sock", follow):
         client = DaemonClient(short_dir, max_requests=2)
-        async with aclosing(client.ask(one, "ada")) as frames:
-            async for frame in frames:
-                list(one.answer.add(frame))
+        async with aclosing(client.ask(one, "ada")) as batches:
+            async for frames in batches:
+                for frame in frames:
+                    list(one.answer.add(frame))
     assert lines == [{"type": "cancel", "id": "req_1"}]
     assert json.loads(one.answer.whole())["choices"][0]["finish_reason"] == "tool_calls"
 
