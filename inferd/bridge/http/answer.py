@@ -143,7 +143,7 @@ class _Streaming(Generic[F_contra]):
                 if events:
                     await self._write(b"".join(events))
         if end := b"".join(self.question.answer.end()):
-            await self._write(end)
+            await self._write(end, is_last=True)
 
     async def _keep_alive(self) -> None:
         while True:
@@ -152,13 +152,13 @@ class _Streaming(Generic[F_contra]):
             if trio.current_time() >= self._last + pause_s:
                 await self._write(self.form.keep_alive)
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, *, is_last: bool = False) -> None:
         await take(self._writing)
         try:
             if not self.exchange.has_begun:
                 self.exchange.extra_headers.update(timing(self.exchange))
                 await self.exchange.begin_stream(self.form.content_type)
-            await self.exchange.write(data)
+            await self.exchange.write(data, is_last=is_last)
             self._last = trio.current_time()
         finally:
             self._writing.release()

@@ -17,7 +17,7 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState
+from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent
 
 from inferd.bridge.apis import api_of
 from inferd.bridge.identity.caller import HttpPeer
@@ -47,6 +47,17 @@ class ByteStream(Protocol):
 
 class PlainProtocol(H11Protocol):
     """HTTP/1.1 alone: upgrades are ignored, as a server may, to HTTP/2 and WebSockets."""
+
+    is_sending_head = False
+    """Whether what is sent now is the head of an answer, which the body follows at once."""
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        """Send what h11 makes of an event."""
+        self.is_sending_head = isinstance(event, h11.Response)
+        try:
+            await super()._send_h11_event(event)
+        finally:
+            self.is_sending_head = False
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Accept the request as HTTP/1.1."""
@@ -145,6 +156,8 @@ class HttpConnection:
         self._settings = settings
         self._context = context
         self._sending = trio.Lock()
+        self._held = b""
+        """What is sent with what follows it: a head, and the last part of a stream."""
         self.is_idle = True
         """Whether no request is being received or answered; its head may have begun."""
         self.idle_since = trio.current_time()
@@ -171,7 +184,7 @@ class HttpConnection:
                     self._config,
                     self._context,
                     group,
-                    ConnectionState({"peer": self.peer}),
+                    ConnectionState({"peer": self.peer, "write": self.write_chunk}),
                     ssl=False,
                     client=None,
                     server=None,
@@ -254,6 +267,8 @@ class HttpConnection:
     async def _act(self, event: Event) -> None:
         """Do what the protocol asks for."""
         match event:
+            case RawData(data=data) if self._protocol.is_sending_head:
+                self._held += data
             case RawData(data=data):
                 await self._send(data)
             case Closed():
@@ -263,9 +278,31 @@ class HttpConnection:
             case _:
                 pass
 
+    async def write_chunk(self, data: bytes, *, is_last: bool = False) -> bool:
+        """Send a part of a streamed body as h11 would, but at a tenth of its cost.
+
+        Args:
+            data: of the body; some bytes.
+            is_last: whether the end of the body follows at once, and is sent along.
+
+        Returns:
+            Whether the answer has this form: HTTP/1.0 has no chunks.
+        """
+        parser = self._protocol.connection
+        assert isinstance(parser, h11.Connection)  # noqa: S101  # no WebSocket is spoken
+        if (parser.our_state, parser.their_http_version) != (h11.SEND_BODY, b"1.1"):
+            return False
+        chunk = b"%x\r\n%b\r\n" % (len(data), data)
+        if is_last:
+            self._held += chunk
+        else:
+            await self._send(chunk)
+        return True
+
     async def _send(self, data: bytes) -> None:
-        """Send bytes; other tasks run only if they have to wait."""
+        """Send bytes behind those that are held; other tasks run only if it has to wait."""
         await take(self._sending)
+        data, self._held = self._held + data, b""
         try:
             if left := self._send_now(data):
                 with trio.fail_after(self._settings.write_s):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import trio
 from starlette.types import Receive, Scope, Send
@@ -16,6 +17,13 @@ from inferd.limits.bridge import DISCARD_S, DISCARDED_BYTES
 
 class HangUpError(Exception):
     """The client has closed the connection."""
+
+
+class ChunkWriter(Protocol):
+    """Sends a part of a body on its connection, where the answer has parts."""
+
+    async def __call__(self, data: bytes, *, is_last: bool) -> bool:
+        """Send a part; tell whether the answer has such."""
 
 
 class HttpExchange:
@@ -59,6 +67,8 @@ class HttpExchange:
         self.extra_headers: dict[str, str] = {}
         """Headers of the answer, besides those of its kind."""
         self.began_at = trio.current_time()
+        self._write: ChunkWriter | None = scope["state"].get("write")
+        """Sends parts without the way through ASGI; ``None`` in tests."""
         self._receive = receive
         self._send = send
         self._settings = settings
@@ -193,11 +203,12 @@ class HttpExchange:
         """Send the head of a streamed answer."""
         await self._begin(200, content_type, {"cache-control": "no-store"})
 
-    async def write(self, data: bytes) -> None:
-        """Send a part of a streamed answer."""
-        await self._send(
-            {"type": "http.response.body", "body": data, "more_body": True}
-        )
+    async def write(self, data: bytes, *, is_last: bool = False) -> None:
+        """Send a part of a streamed answer; ``end_stream`` follows the last one at once."""
+        if self._write is None or not await self._write(data, is_last=is_last):
+            await self._send(
+                {"type": "http.response.body", "body": data, "more_body": True}
+            )
 
     async def end_stream(self) -> None:
         """End a streamed answer."""

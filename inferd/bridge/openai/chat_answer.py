@@ -1,6 +1,7 @@
 """The answer to a chat: a stream of chunks, or one completion."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -92,6 +93,10 @@ class ChatAnswer(GeneratedAnswer):
             logprobs = stated_logprobs(frame.logprobs, self._form.n_alternatives)
             if isinstance(frame.block, TextDelta):
                 self._logprobs += logprobs
+        if logprobs is None and isinstance(frame.block, TextDelta):
+            self._text.append(frame.block.delta)
+            yield self._text_chunk(frame.block.delta)
+            return
         for delta in self._deltas(frame):
             yield self._chunk(delta, logprobs or None)
 
@@ -127,6 +132,18 @@ class ChatAnswer(GeneratedAnswer):
         yield {"tool_calls": [{"index": number, **head, "function": empty}]}
         more = {"index": number, "function": {"arguments": arguments}}
         yield {"tool_calls": [more]}
+
+    def _text_chunk(self, text: str) -> bytes:
+        """Return a chunk with text alone, of which most answers consist."""
+        before, after = self._around_text
+        return b"%b%b%b" % (before, msgspec.json.encode(text), after)
+
+    @cached_property
+    def _around_text(self) -> tuple[bytes, bytes]:
+        """Return what is before and after the text of such a chunk: only that changes."""
+        chunk = self._chunk({"content": ""}, None)
+        before, _, after = chunk.rpartition(b'""')  # no other is behind it
+        return before, after
 
     def _chunk(
         self, delta: Fields, logprobs: list[Fields] | None, reason: str | None = None

@@ -139,6 +139,35 @@ async def test_a_request_that_is_sent_ahead_is_answered_later(autojump_clock):
         assert data.count(b" 200 ") == 3
 
 
+async def streams(scope: Any, receive: Any, send: Any) -> None:
+    """Stream in parts as the bridge's answers do."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for part, is_last in ((b"one", False), (b"two" * 9, False), (b"end", True)):
+        if not await scope["state"]["write"](part, is_last=is_last):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+async def test_a_stream_is_in_chunks_with_its_head_and_its_end_sent_along(
+    autojump_clock,
+):
+    async with served(streams, pair=lockstep_stream_pair) as (client, _):
+        for _ in range(2):
+            await client.send_all(GET)
+            writes = [await client.receive_some() for _ in range(3)]
+            assert writes[0].startswith(b"HTTP/1.1 200 ")
+            assert writes[0].endswith(b"\r\n\r\n3\r\none\r\n")
+            assert bytes(writes[1]) == b"1b\r\n" + b"two" * 9 + b"\r\n"
+            assert bytes(writes[2]) == b"3\r\nend\r\n0\r\n\r\n"
+
+
+async def test_a_client_of_http_1_0_gets_a_stream_without_chunks(autojump_clock):
+    async with served(streams) as (client, _):
+        await client.send_all(GET.replace(b"1.1", b"1.0"))
+        _, _, body = (await read_all(client)).partition(b"\r\n\r\n")
+    assert body == b"one" + b"two" * 9 + b"end"
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HT"])
 async def test_a_head_has_to_come_in_time(autojump_clock, sent):
     async with served(at_once) as (client, has_ended):
