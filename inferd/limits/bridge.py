@@ -103,11 +103,8 @@ MAX_TOKENS: Final = 1024
 TOKEN_FILE_BYTES: Final = 1024 * 1024
 """Bytes of the file of tokens, with all ``MAX_TOKENS`` in it."""
 
-OWNER_S: Final = 1.0
-"""Seconds that the kernel may take to say whose a connection is: it answers at once. F-47."""
-
 OWNER_ANSWER_BYTES: Final = 4096
-"""Bytes of that answer, which has some 130."""
+"""Bytes of the kernel's answer to whose a connection is, which has some 130. F-47."""
 
 MAX_CHOICES_TOKENS: Final = 4096
 """Tokens of an answer for which the request sets no bound: OpenAI's API has none, and half of

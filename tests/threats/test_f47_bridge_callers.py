@@ -47,10 +47,10 @@ def test_another_user_is_refused_on_loopback(shared_daemon):
 
 
 @pytest.mark.parametrize("uid", [0, None])
-async def test_the_bridges_own_user_needs_a_token_where_that_is_set(tmp_path, uid):
+def test_the_bridges_own_user_needs_a_token_where_that_is_set(tmp_path, uid):
     callers = Callers(ApiTokens(tmp_path / "tokens"), own_uid=None)
     with pytest.raises(BridgeError) as caught:
-        await callers.identify("", HttpPeer(uid=uid))
+        callers.identify("", HttpPeer(uid=uid))
     assert caught.value.reason is Reason.UNAUTHENTICATED
 
 

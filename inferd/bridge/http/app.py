@@ -255,14 +255,14 @@ class BridgeApp:
         endpoint = RouteEndpoint(route, handler, self._identify)
         return Route(route.path, endpoint, methods=[route.method])
 
-    async def _identify(self, exchange: HttpExchange, scopes: Sequence[Scope]) -> None:
+    def _identify(self, exchange: HttpExchange, scopes: Sequence[Scope]) -> None:
         """Recognise who asks, before the body is read.
 
         Raises:
             BridgeError: nobody who may, or who has too many requests already.
         """
         credential = credential_of(exchange.headers)
-        caller = await self._callers.identify(credential, exchange.peer)
+        caller = self._callers.identify(credential, exchange.peer)
         exchange.caller = caller
         exchange.peer.principal = caller.principal
         self._callers.check_scopes(caller, scopes)

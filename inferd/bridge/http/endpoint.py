@@ -26,7 +26,7 @@ class RouteEndpoint:
         self,
         route: HttpRoute,
         handler: Handler,
-        identify: Callable[[HttpExchange, Sequence[Scope]], Awaitable[None]],
+        identify: Callable[[HttpExchange, Sequence[Scope]], None],
     ) -> None:
         self._route = route
         self._handler = handler
@@ -42,7 +42,7 @@ class RouteEndpoint:
         assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
         exchange.route = self._route.name or self._route.path
         if self._route.scopes:
-            await self._identify(exchange, self._route.scopes)
+            self._identify(exchange, self._route.scopes)
         await self._handler(exchange, scope["path_params"])
 
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import trio
 
@@ -84,7 +83,7 @@ class Callers:
         self._throttle = FailureThrottle()
         self._quota = quota or DailyQuota()
 
-    async def identify(self, credential: str, peer: HttpPeer) -> HttpCaller:
+    def identify(self, credential: str, peer: HttpPeer) -> HttpCaller:
         """Return who asks.
 
         Args:
@@ -97,8 +96,8 @@ class Callers:
                 the bridge's own user.
         """
         if looks_like_token(credential):
-            return await self._by_token(credential, peer)
-        uid = await self._uid_of(peer)
+            return self._by_token(credential, peer)
+        uid = self._uid_of(peer)
         if uid is not None and uid == self._own_uid:
             return HttpCaller(OWN_USER, SCOPES)
         raise BridgeError(
@@ -107,8 +106,8 @@ class Callers:
             "makes one",
         )
 
-    async def _by_token(self, credential: str, peer: HttpPeer) -> HttpCaller:
-        await self._uid_of(peer)
+    def _by_token(self, credential: str, peer: HttpPeer) -> HttpCaller:
+        self._uid_of(peer)
         sender = peer.sender
         if wait_s := self._throttle.wait_s(sender, trio.current_time()):
             raise BridgeError(
@@ -125,12 +124,11 @@ class Callers:
             raise BridgeError(Reason.UNAUTHENTICATED, "the token is not valid")
         return HttpCaller(record.name, record.scopes, record.quota)
 
-    async def _uid_of(self, peer: HttpPeer) -> int | None:
+    def _uid_of(self, peer: HttpPeer) -> int | None:
         if peer.client is None or peer.server is None:
             return peer.uid
         if not peer.is_looked_up:
-            look = partial(owner_of, peer.client, peer.server)
-            peer.uid = await trio.to_thread.run_sync(look)
+            peer.uid = owner_of(peer.client, peer.server)
             peer.is_looked_up = True
         return peer.uid
 
