@@ -5,7 +5,7 @@ knows nothing more of it than this module.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -92,6 +92,25 @@ class EventStream(Protocol[E_co]):
 
     def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
         """Iterate over the batches, none of which is empty."""
+
+    async def forward(self, send: Callable[[Iterable[E_co]], bool]) -> bool:
+        """Have a function called with the events as they come, until it returns false.
+
+        An engine may call it in a task of its own, so that a token wakes no other task. It
+        is not called while no task is inside.
+
+        Args:
+            send: does not wait. It has to iterate over all events of a call, perhaps none:
+                they are computed meanwhile.
+
+        Returns:
+            Whether the stream goes on: false after its last event.
+
+        Raises:
+            Exception: as the iterator, or as ``send``.
+
+        Cancellation: no event is lost.
+        """
 
     def until_over(self) -> AbstractContextManager[None]:
         """Return a context that cancels its body once the engine has finished.

@@ -266,6 +266,7 @@ class WorkerSession:
             now = trio.current_time()
             self._validator.validate(message, now)
             self._dispatcher.dispatch(message, now)
+        self._demux.hand_over()
 
     async def _watch(self, silence_s: float) -> None:
         self._hung = await self._watchdog.wait_until_hung(silence_s)

@@ -344,6 +344,7 @@ class Daemon:
             names=self._running_config.names,
             loader=self._models.loader,
             store=self._store,
+            loop=self._deps.loop,
         )
         return inference_specs(
             (each.endpoint(pipeline) for each in self._bindings),

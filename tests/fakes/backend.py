@@ -3,7 +3,14 @@
 import itertools
 import math
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
@@ -139,6 +146,12 @@ class _Speech(Generic[E]):
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self.events
+
+    async def forward(self, send: Callable[[Iterable[E]], bool]) -> bool:
+        async for batch in self.events:
+            if not send(batch):
+                return True
+        return False
 
     @contextmanager
     def until_over(self) -> Iterator[None]:

@@ -64,7 +64,8 @@ class LocalServer:
         self.queue = RequestQueue(self.admission)
         settings = msgspec.convert(limits, LimitSettings)
         self.media = MediaQuota(settings, MAX_MEDIA_FILES, self.queue.count_waiting)
-        pipeline = Pipeline(backends, self.queue, media_quota=self.media)
+        loop = idle_scheduler()
+        pipeline = Pipeline(backends, self.queue, media_quota=self.media, loop=loop)
         self.endpoints: dict[str, Endpoint[Any]] = {
             each.surface.socket: cast("Endpoint[Any]", each.endpoint(pipeline))
             for each in BINDINGS
@@ -73,7 +74,6 @@ class LocalServer:
         self.metrics = Metrics()
         self.in_flight = InFlight(self.metrics)
         self.connections: list[ClientConnection[Any]] = []
-        loop = idle_scheduler()
         self.acceptor = Acceptor(self.metrics, loop)
         self.deps = ConnectionDeps(
             disconnects=self.disconnects,

@@ -51,6 +51,7 @@ class Demultiplexer:
     def __init__(self) -> None:
         self._queues: dict[int, ResultQueue[JobMessage]] = {}
         self._finished: set[int] = set()
+        self._to_hand_over: list[ResultQueue[JobMessage]] = []
         self._failure: str | None = None
         self.has_served = False
         """Whether any job has finished."""
@@ -88,6 +89,16 @@ class Demultiplexer:
             queue.replace_last(QueuePosition(position))
         else:
             queue.put(QueuePosition(position))
+
+    def hand_over(self) -> None:
+        """Hand over what was put since the last call to those who take it in this task.
+
+        Called when all messages that have arrived are put, so that each job's results are
+        handed over together.
+        """
+        queues, self._to_hand_over = self._to_hand_over, []
+        for queue in queues:
+            queue.hand_over()
 
     def put_step(self, step: Step) -> None:
         """Put the parts of a step: a token's log probabilities come before its piece."""
@@ -130,8 +141,9 @@ class Demultiplexer:
 
     def put(self, ticket: int, message: JobMessage) -> None:
         """Put a result of a job, if it is open."""
-        if queue := self._queues.get(ticket):  # dropped jobs may still get messages
-            queue.put(message)
+        queue = self._queues.get(ticket)  # dropped jobs may still get messages
+        if queue is not None and queue.add(message):
+            self._to_hand_over.append(queue)
 
     def put_final(self, ticket: int, message: JobMessage) -> None:
         """Put the last result of a job, if it is open."""

@@ -1,7 +1,7 @@
 """The base of all event streams of a running job."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Generic, TypeVar
 
@@ -54,18 +54,29 @@ class AnswerStream(ABC, Generic[E]):
             raise StopAsyncIteration
         events: list[E] = []
         while not events:
-            for result in await self._results.get_all():
-                if (
-                    self._is_over
-                ):  # a stop string may end the answer before its last result
-                    break
-                if isinstance(result, Failed):
-                    raise _error_of(result)
-                if isinstance(result, QueuePosition):
-                    events.append(PausedPosition(result.position))
-                else:
-                    events += self._events_of(result)
+            events += self._convert(await self._results.get_all())
         return events
+
+    async def forward(self, send: Callable[[Iterable[E]], bool]) -> bool:
+        """Have a function called with the events as their results come; see ``EventStream``."""
+
+        def take(results: list[JobMessage]) -> bool:
+            return send(self._convert(results)) and not self._is_over
+
+        if not self._is_over:
+            await self._results.pass_to(take)
+        return not self._is_over
+
+    def _convert(self, results: Iterable[JobMessage]) -> Iterator[E]:
+        for result in results:
+            if self._is_over:  # a stop string may end the answer before its last result
+                break
+            if isinstance(result, Failed):
+                raise _error_of(result)
+            if isinstance(result, QueuePosition):
+                yield PausedPosition(result.position)
+            else:
+                yield from self._events_of(result)
 
     @abstractmethod
     def _events_of(self, result: JobMessage) -> Iterable[E]:

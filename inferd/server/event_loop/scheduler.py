@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 from trio.lowlevel import Abort, Task
@@ -28,6 +28,8 @@ TASK_USER: Final[ContextVar[int | None]] = ContextVar("TASK_USER", default=None)
 """The user for whom a task and its children run. Tasks without one never wait."""
 
 Work = Task | Callable[[], None]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class LoopScheduler(trio.abc.Instrument):
@@ -110,6 +112,26 @@ class LoopScheduler(trio.abc.Instrument):
         else:
             self._queue.put(user, work)
             self._work_added.set()
+
+    def charged(self, work: Callable[[T], R]) -> Callable[[T], R]:
+        """Make a function whose time is charged to the calling task's user in any task.
+
+        What the calling task itself does is measured anyway.
+        """
+        user, own_task = TASK_USER.get(), trio.lowlevel.current_task()
+        if user is None:
+            return work
+
+        def do(argument: T) -> R:
+            if trio.lowlevel.current_task() is own_task:
+                return work(argument)
+            began = self._clock()
+            try:
+                return work(argument)
+            finally:
+                self._charge(user, self._clock() - began)
+
+        return do
 
     # --- scheduling ---------------------------------------------------------------
 

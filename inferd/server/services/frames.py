@@ -66,7 +66,7 @@ class FrameBuilder(ABC, Generic[E]):
         """Why the answer ended, once it has."""
 
     @abstractmethod
-    def build(self, events: Sequence[E]) -> Sequence[Response]:
+    def build(self, events: Iterable[E]) -> Sequence[Response]:
         """Build the frames for events that can be sent now."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class V1FrameBuilder(FrameBuilder[TokenEvent]):
         super().__init__(plan, context)
         self._texts: list[str] = []
 
-    def build(self, events: Sequence[TokenEvent]) -> Sequence[Response]:
+    def build(self, events: Iterable[TokenEvent]) -> Sequence[Response]:
         """Build the frames for events that can be sent now."""
         frames: list[Response] = []
         for event in events:
@@ -163,7 +163,7 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
         super().__init__(plan, context)
         self._unsent: list[Block] = []
 
-    def build(self, events: Sequence[TokenEventV2]) -> Sequence[Response]:
+    def build(self, events: Iterable[TokenEventV2]) -> Sequence[Response]:
         """Build the frames for events that can be sent now."""
         frames: list[Response] = []
         for event in events:

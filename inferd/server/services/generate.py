@@ -2,6 +2,7 @@
 
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -87,7 +88,11 @@ class GenerateService(ABC, Generic[R, E]):
         reply: ResponseWriter,
         context: RequestContext,
     ) -> None:
-        """Run the job; frames still unsent when it ends do not hold its permit."""
+        """Run the job; frames still unsent when it ends do not hold its permit.
+
+        Frames of tokens are built and written where the worker's messages are read, and
+        charged to the user; this task goes on when the client does not read them.
+        """
 
         async def send_position(position: int) -> None:
             reply.put([queued_frame(context.request_id, position)])
@@ -97,16 +102,20 @@ class GenerateService(ABC, Generic[R, E]):
             reply.put([loading_frame(context, loading)])
             await reply.flush()
 
+        @self.pipeline.loop.charged
+        def send(events: Iterable[E]) -> bool:
+            if built := frames.build(events):
+                reply.put(built)
+            return reply.is_over or reply.try_flush()
+
         reports = Reports(send_position, send_loading)
         if not plan.job.wants_progress:
             reports = NO_REPORTS
         async with self.open_stream(request, plan, context, reports) as stream:
             context.output = stream
-            async for events in stream:
-                reply.put(frames.build(events))
-                if not (reply.is_over or reply.try_flush()):
-                    with stream.until_over():
-                        await reply.flush()
+            while await stream.forward(send):
+                with stream.until_over():
+                    await reply.flush()
 
     def _end_cancelled(
         self,

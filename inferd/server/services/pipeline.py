@@ -17,6 +17,7 @@ from inferd.ipc.worker import Loading
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import ModelNames, route
+from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.model import OnLoading
 from inferd.server.loading.store_models import UNREAD, StoreModels
@@ -93,6 +94,8 @@ class Pipeline:
     loader: ModelLoader = field(default_factory=ModelLoader)
     store: StoreModels | None = None
     """The models of the store that requests may name."""
+    loop: LoopScheduler = field(default_factory=LoopScheduler)
+    """Is told what a user's tokens take in tasks that are not the user's."""
 
     @asynccontextmanager
     async def admit(

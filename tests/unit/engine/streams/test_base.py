@@ -81,6 +81,55 @@ async def test_a_death_is_raised_after_earlier_results(autojump_clock):
         await anext(stream)
 
 
+async def test_results_are_forwarded_up_to_the_end_or_to_one_who_takes_no_more(
+    autojump_clock, nursery
+):
+    results, stream = words(b"a")
+    sent: list[Sequence[TokenEvent]] = []
+    goes_on: list[bool] = []
+
+    def send(events: Iterable[TokenEvent]) -> bool:
+        sent.append([*events])
+        return Token("full") not in sent[-1]
+
+    async def forward() -> None:
+        goes_on.append(await stream.forward(send))
+
+    def say(*answers: bytes) -> None:
+        for answer in answers:
+            results.add(answer)
+        results.hand_over()
+
+    for said in (b"full", b"."):
+        nursery.start_soon(forward)
+        await trio.testing.wait_all_tasks_blocked()
+        say(b"b", said, b"c")
+        await trio.testing.wait_all_tasks_blocked()
+    full, end, b, c = Token("full"), Token("."), Token("b"), Token("c")
+    assert (sent, goes_on) == ([[Token("a")], [b, full, c], [b, end]], [True, False])
+    assert not await stream.forward(send)
+
+
+async def test_a_failure_is_raised_in_the_task_that_forwards(autojump_clock):
+    results, stream = words(b"a")
+    sent: list[TokenEvent] = []
+
+    def send(events: Iterable[TokenEvent]) -> bool:
+        sent.extend(events)
+        return True
+
+    async def fail() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        results.add(Failed(ticket=1, reason="tired"))
+        results.hand_over()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fail)
+        with pytest.raises(InternalError, match="tired"):
+            await stream.forward(send)
+    assert sent == [Token("a")]
+
+
 async def test_the_final_result_cancels_a_block(autojump_clock):
     results, stream = words()
     results.put_final(b".")

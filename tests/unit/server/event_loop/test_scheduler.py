@@ -191,3 +191,28 @@ async def test_a_cancelled_task_does_not_block_others(autojump_clock):
             await trio.lowlevel.checkpoint()
         waiting.cancel_scope.cancel()
     assert not work.loop._queue
+
+
+async def test_work_for_a_user_in_another_task_is_charged_once(autojump_clock):
+    clock = Clock()
+    loop, me = LoopScheduler(clock), trio.lowlevel.current_task()
+
+    def work(seconds: float) -> bool:
+        clock.now += seconds
+        return True
+
+    TASK_USER.set(ANNA)
+    charged = loop.charged(work)
+    TASK_USER.set(None)
+    assert loop.charged(work) is work
+
+    async def other_task() -> None:
+        assert charged(5.0)
+
+    assert charged(3.0)  # the instrument measures this task's own steps
+    assert not loop._spent_s
+    loop.before_task_step(me)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other_task)
+    loop.after_task_step(me)
+    assert loop._spent_s == 5
