@@ -51,6 +51,15 @@ MAX_HTTP_REQUESTS: Final = 64
 """Requests that are with the daemon at once, each on a connection of its own; the daemon's
 queue decides about the order. F-49."""
 
+HTTP_BACKLOG: Final = 1024
+"""Connections that the kernel queues before they are accepted, as ``LISTEN_BACKLOG`` of the
+daemon. Where the queue is full, it drops what opens a connection, and the client tries again a
+second later. F-49."""
+
+NEW_CONNECTION_S: Final = 2.0
+"""Seconds that a new connection has for its first request before it is closed to make room for
+another: a client that opens some hundred at once sends on the first when all are open. F-49."""
+
 HTTP_IDLE_S: Final = 75.0
 """Seconds without a request after which an HTTP connection is closed: browsers and client
 libraries keep theirs for some 5 to 60 s."""
@@ -144,6 +153,14 @@ connection before that would destroy the answer on its way."""
 
 DISCARD_S: Final = 1.0
 """Seconds for which they are received."""
+
+LINGER_S: Final = 5.0
+"""Seconds for which a connection is read on that closes while its client may still send: one that
+is closed with unread bytes is reset, and the answer may be lost by that. F-55."""
+
+LINGER_BYTES: Final = 4 * MAX_AUDIO_BYTES
+"""Bytes that are read and dropped in that time: some uploads of the largest that is allowed, at
+gigabytes a second. F-55."""
 
 SOUND_TOKENS_PER_S: Final = 50
 """Tokens that a second of sound counts for where a transcription is cut before the daemon tells

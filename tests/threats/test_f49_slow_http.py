@@ -37,7 +37,8 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nx: "])
-async def test_senders_of_nothing_keep_nobody_out(sent):
+async def test_senders_of_nothing_keep_nobody_out(sent, monkeypatch):
+    monkeypatch.setattr("inferd.bridge.http.connection.NEW_CONNECTION_S", 0.01)
     settings = BridgeSettings(max_connections=N_CONNECTIONS)
     failures: list[Exception] = []
     server = HttpServer(hello, settings, None, failures.append)

@@ -20,15 +20,25 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent
 
 from inferd.bridge.apis import api_of
+from inferd.bridge.http.endpoint import failure_headers
 from inferd.bridge.identity.caller import HttpPeer
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.config.bridge import BridgeSettings
-from inferd.limits.bridge import CLOSE_S, PIPELINED_BYTES, READ_BYTES
+from inferd.limits.bridge import (
+    CLOSE_S,
+    LINGER_BYTES,
+    LINGER_S,
+    NEW_CONNECTION_S,
+    PIPELINED_BYTES,
+    READ_BYTES,
+)
 
 _HEAD_TOO_LARGE: Final = 431
 """HTTP's number."""
 _HEAD_MARKS: Final = 4
 """Bytes of a header besides its name and value, and of a line besides its two words."""
+_TURNS: Final = 2
+"""Turns of the event loop in which what the kernel has received is read."""
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
 
 
@@ -85,12 +95,17 @@ class PlainProtocol(H11Protocol):
             failure = BridgeError(
                 Reason.TOO_LARGE, f"the line and headers have over {most} bytes"
             )
+        await self.refuse(status_code, failure)
+
+    async def refuse(self, status_code: int, failure: BridgeError) -> None:
+        """Answer bytes that are not a whole request; the caller closes."""
         body = api_of("").error_body(failure)
         headers = [
             (b"content-type", b"application/json"),
             (b"x-content-type-options", b"nosniff"),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
+            *((k.encode(), v.encode()) for k, v in failure_headers(failure).items()),
         ]
         await self._send_h11_event(
             h11.Response(status_code=status_code, headers=headers)
@@ -139,7 +154,7 @@ class HttpConnection:
             once its request is answered.
     """
 
-    def __init__(  # noqa: PLR0913  # all that a connection is made of
+    def __init__(  # noqa: PLR0913, PLR0915  # all that a connection is made of
         self,
         app: AppWrapper,
         stream: ByteStream,
@@ -161,6 +176,8 @@ class HttpConnection:
         self.is_idle = True
         """Whether no request is being received or answered; its head may have begun."""
         self.idle_since = trio.current_time()
+        self.may_go_at = self.idle_since + NEW_CONNECTION_S
+        """When it may be closed, if it is idle, to make room for another connection."""
         self._has_head_begun = False
         self._unparsed = bytearray()
         """What has come and was not parsed yet: of a body, or of further requests."""
@@ -174,6 +191,9 @@ class HttpConnection:
         """Around all that is read."""
         self._watching = trio.CancelScope()
         """Around the wait for the end of the bridge."""
+        self._has_read_all = trio.Event()
+        self._n_dropped: int | None = None
+        """Bytes that were read and dropped; ``None`` while what comes is parsed."""
 
     async def run(self) -> None:
         """Serve until the connection ends."""
@@ -210,6 +230,8 @@ class HttpConnection:
         """Note whether the next request, or what there is to come of one, is expected."""
         self.is_idle = is_idle
         self.idle_since = trio.current_time()
+        if not is_idle:  # it is not new any more
+            self.may_go_at = self.idle_since
         self._has_head_begun = False
         self._end_reading_in(self._settings.idle_s if is_idle else inf)
 
@@ -226,10 +248,17 @@ class HttpConnection:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._parse_all)
                 await self._read_all()
+                self._has_read_all.set()
                 nursery.cancel_scope.cancel()
+        self._has_read_all.set()
 
     async def _read_all(self) -> None:
         while data := await self._receive():
+            if self._n_dropped is not None:
+                self._n_dropped += len(data)
+                if self._n_dropped > LINGER_BYTES:
+                    return
+                continue
             if self.is_idle and not self._has_head_begun:
                 self._has_head_begun = True
                 self._end_reading_in(self._settings.head_s)
@@ -243,6 +272,8 @@ class HttpConnection:
     async def _parse_all(self) -> None:
         while True:
             await self._has_unparsed.wait()
+            if self._n_dropped is not None:
+                return
             data, self._unparsed = bytes(self._unparsed), bytearray()
             self._has_unparsed = trio.Event()
             self._is_taken.set()
@@ -272,6 +303,7 @@ class HttpConnection:
             case RawData(data=data):
                 await self._send(data)
             case Closed():
+                await self._linger()
                 await self.close()
             case Updated(idle=is_idle):
                 self._expect(is_idle=is_idle)
@@ -298,6 +330,43 @@ class HttpConnection:
         else:
             await self._send(chunk)
         return True
+
+    async def _linger(self) -> None:
+        """Drop what the client still sends, for a while, so that it reads the answer."""
+        state = self._protocol.connection.their_state
+        if not self._unparsed and state not in (h11.SEND_BODY, h11.ERROR):
+            return
+        self._drop()
+        self._end_reading_in(LINGER_S)
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            with suppress(*_BROKEN, OSError):
+                await self._stream.send_eof()
+        await self._has_read_all.wait()
+
+    def _drop(self) -> None:
+        """Have nothing more parsed of what comes; the connection makes room for others."""
+        self._n_dropped = len(self._unparsed)
+        self._unparsed.clear()
+        self._is_taken.set()
+        self.is_idle = True
+        self.idle_since = trio.current_time()
+
+    async def evict(self) -> None:
+        """End an idle connection for another one; a request that has begun to come is refused."""
+        for _ in range(_TURNS):
+            await trio.lowlevel.checkpoint()
+        if not self.is_idle:
+            return
+        if self._has_head_begun and self._n_dropped is None:
+            self._drop()
+            failure = BridgeError(
+                Reason.QUEUE_FULL,
+                "all connections are in use, and the request did not come in time",
+                retry_after_s=1.0,
+            )
+            with trio.move_on_after(CLOSE_S):
+                await self._protocol.refuse(failure.status, failure)
+        await self.close()
 
     async def _send(self, data: bytes) -> None:
         """Send bytes behind those that are held; other tasks run only if it has to wait."""

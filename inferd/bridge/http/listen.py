@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from inferd.config.bridge import BridgeSettings
+from inferd.limits.bridge import HTTP_BACKLOG
 from inferd.service.activation import (
     ActivationError,
     adopt,
@@ -21,7 +22,6 @@ from inferd.service.activation import (
 from inferd.service.bind import ListenError, bind_socket, check_socket_directory
 
 FAMILIES: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
-BACKLOG: Final = 128
 SOCKET_MODE: Final = 0o660
 MAX_PORT: Final = 65_535
 
@@ -176,7 +176,7 @@ def _bind_address(place: Place) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((place.host, place.port))
-        sock.listen(BACKLOG)
+        sock.listen(HTTP_BACKLOG)
     except OSError:
         sock.close()
         raise

@@ -114,12 +114,13 @@ class HttpServer:
     async def _make_room(self) -> None:
         """Wait for room; an idle connection of who has most connections makes it.
 
-        It is the one that has been idle longest. There may be one connection more for each
+        It is the one that has been idle longest; a new one has time to send something. There may be one connection more for each
         further listener.
         """
         while self._n_open >= self._settings.max_connections:
-            if (found := self._most_idle()) is not None:
-                await found.close()
+            found = self._most_idle()
+            if found is not None and found.may_go_at <= trio.current_time():
+                await found.evict()
             with trio.move_on_after(ACCEPT_RETRY_S):
                 async with self._has_room:
                     if self._n_open >= self._settings.max_connections:
