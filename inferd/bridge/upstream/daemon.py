@@ -9,7 +9,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import DaemonFrame, DaemonRequest, Question
 from inferd.bridge.upstream.failures import failure_of
-from inferd.bridge.upstream.models import list_models
+from inferd.bridge.upstream.media_check import named_model, refusal_of_media
+from inferd.bridge.upstream.models import describe, list_models
 from inferd.bridge.upstream.plain_models import PlainModels
 from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
 from inferd.client.asynchronous import AsyncClient, connect
@@ -78,7 +79,8 @@ class DaemonClient:
     ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
         """Send a request; yield the frames of its answer as they come; use ``aclosing``.
 
-        Frames that have come together are yielded together. Its pictures and sound are decoded first.
+        Frames that have come together are yielded together. Its pictures and sound are decoded
+        first, if a model takes them.
 
         Args:
             question: once its answer has enough, the request is cancelled.
@@ -90,6 +92,7 @@ class DaemonClient:
         Cancellation: ends the request.
         """
         with self._slot(principal), self._telling_failures(question.field_names):
+            await self._check_media(question, principal)
             decoding = attached(question, self._decoders, principal)
             async with decoding as asked, self._client() as client:
                 batches = self._send_again(client, question, asked, principal)
@@ -100,6 +103,30 @@ class DaemonClient:
                         if question.answer.has_enough and not is_cancelled:
                             is_cancelled = True
                             await client.cancel(asked.request.id)
+
+    async def _check_media(self, question: Question, principal: str) -> None:
+        """Check that a model takes the media of a question, as far as the daemon tells.
+
+        Raises:
+            ClientError: none does, or the daemon does not answer.
+        """
+        if not question.media:
+            return
+        asker = self._asker(principal)
+        refusal = None
+        with suppress(RequestFailedError):  # such as of a header that cannot be read
+            models = await describe(self._directory, V2, asker)
+            named = named_model(question, models)
+            if named is not None and named.is_unread is True:
+                read = await describe(self._directory, V2, asker, named.backend)
+                models = [*(each for each in models if each is not named), *read]
+            refusal = refusal_of_media(question, models)
+        if refusal is not None:
+            raise RequestFailedError(refusal)
+
+    def _asker(self, principal: str) -> str | None:
+        """Return what the daemon is told of who asks: nothing unless it is a gateway's."""
+        return principal if self._is_gateway and principal else None
 
     async def _send_again(
         self,
@@ -139,7 +166,7 @@ class DaemonClient:
         descriptors: Sequence[int] = (),
     ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
         """Send a request, with the principal where the bridge is a gateway of the daemon."""
-        asker = principal if self._is_gateway and principal else None
+        asker = self._asker(principal)
         match request:
             case BlocksRequest():
                 # tells the position in the queue, and the tokens of the prompt
