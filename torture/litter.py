@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from fuzz.process import n_fds, n_threads
+from tests.daemon.bridge import bridges
 from tests.daemon.harness import DaemonProcess, eventually, preloaded
 from torture.outcome import Context
 
@@ -125,7 +126,8 @@ def _segments() -> frozenset[str]:
 @contextmanager
 def watched(context: Context) -> Iterator[None]:
     """Have a directory for temporary files while inside; then see that all is gone."""
-    preloaded()  # it stays, for the daemons of all items
+    preloaded()  # it stays, for the daemons of all items, as does that of bridges
+    bridges()
     before, environ, chosen = Surroundings.now(), dict(os.environ), tempfile.tempdir
     with tempfile.TemporaryDirectory(
         prefix="t-", dir="/tmp"
