@@ -23,7 +23,7 @@ from inferd.bridge.anthropic.tools import (
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.media import MediaOfRequest
-from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.objects import Strict, to_top_p
 from inferd.bridge.translation.prompt import json_form
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
@@ -92,7 +92,7 @@ def ask_message(body: bytes, asked: Asked) -> Question:
     request = replace(
         _prompt(wanted, tools, media, asked),
         temperature=wanted.temperature,
-        top_p=wanted.top_p,
+        top_p=to_top_p(wanted.top_p),
         top_k=wanted.top_k,
         stop=wanted.stop_sequences or None,
         stream=wanted.stream,

@@ -9,6 +9,7 @@ from inferd.bridge.ollama.durations import keep_alive_s
 from inferd.bridge.ollama.tables import OPTIONS
 from inferd.bridge.translation.body import read_part
 from inferd.bridge.translation.failures import invalid
+from inferd.bridge.translation.objects import to_top_p
 from inferd.bridge.translation.prompt import ANY_OBJECT, json_form
 from inferd.bridge.translation.question import Asked
 from inferd.limits.protocol import U32_MAX
@@ -91,7 +92,7 @@ def with_sampling(
         model=wanted.model,
         temperature=options.temperature,
         top_k=options.top_k,
-        top_p=options.top_p,
+        top_p=to_top_p(options.top_p),
         min_p=options.min_p,
         seed=None if options.seed == _RANDOM_SEED else options.seed,
         stop=[stop] if isinstance(stop, str) else stop or None,

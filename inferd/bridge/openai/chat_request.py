@@ -20,7 +20,7 @@ from inferd.bridge.openai.tools import (
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.media import MediaOfRequest
-from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.objects import Strict, to_top_p
 from inferd.bridge.translation.prompt import json_form
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
@@ -125,7 +125,7 @@ def with_sampling(request: BlocksRequest, chat: SamplingFields) -> BlocksRequest
         request,
         model=chat.model,
         temperature=chat.temperature,
-        top_p=chat.top_p,
+        top_p=to_top_p(chat.top_p),
         top_k=chat.top_k,
         min_p=chat.min_p,
         repeat_penalty=chat.repeat_penalty,

@@ -30,6 +30,8 @@ class TextPart(Strict, frozen=True, tag_field="type", tag="text"):
     """A text."""
 
     text: str
+    prompt_cache_breakpoint: object = None
+    """Without effect: every prefix is cached."""
 
 
 class RefusalPart(Strict, frozen=True, tag_field="type", tag="refusal"):
@@ -51,6 +53,7 @@ class ImagePart(Strict, frozen=True, tag_field="type", tag="image_url"):
     """A picture."""
 
     image_url: ImageUrl
+    prompt_cache_breakpoint: object = None
 
 
 class InputAudio(Strict, frozen=True, kw_only=True):
@@ -66,6 +69,7 @@ class AudioPart(Strict, frozen=True, tag_field="type", tag="input_audio"):
     """A recording."""
 
     input_audio: InputAudio
+    prompt_cache_breakpoint: object = None
 
 
 class FilePart(Strict, frozen=True, tag_field="type", tag="file"):

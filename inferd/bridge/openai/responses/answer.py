@@ -96,7 +96,8 @@ class ResponseAnswer(GeneratedAnswer):
             **stated,
             "model": stated["model"] or backend,
             "output": self._output.items,
-            "usage": _usage(self._done.usage) if self._done else None,
+            # Clients made from OpenAI's document allow none, and no `null`.
+            **({"usage": _usage(self._done.usage)} if self._done else {}),
         }
 
 

@@ -70,6 +70,7 @@ class InputAudioPart(Strict, frozen=True, tag_field="type", tag="input_audio"):
     """A recording."""
 
     input_audio: InputAudio
+    prompt_cache_breakpoint: object = None
 
 
 class InputFilePart(Struct, frozen=True, tag_field="type", tag="input_file"):

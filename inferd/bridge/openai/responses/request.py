@@ -18,7 +18,7 @@ from inferd.bridge.openai.responses.tools import (
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.media import MediaOfRequest
-from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.objects import Strict, to_top_p
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
@@ -52,6 +52,7 @@ class Reasoning(Strict, frozen=True, kw_only=True):
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
     context: Literal["auto", "current_turn"] | None = None
+    mode: Literal["standard"] | None = None
 
 
 class ResponseStreamOptions(Strict, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ def ask_response(body: bytes, asked: Asked) -> Question:
         thinking=_thinks(wanted.reasoning),
         max_tokens=wanted.max_output_tokens or asked.default_max_tokens,
         temperature=wanted.temperature,
-        top_p=wanted.top_p,
+        top_p=to_top_p(wanted.top_p),
         # The daemon reports one alternative at least.
         logprobs=None if n_alternatives is None else max(n_alternatives, 1),
         stream=wanted.stream,

@@ -77,10 +77,11 @@ def heard(data: str, form: str) -> dict[str, Any]:
 
 
 def test_pictures_and_recordings_are_attached_in_their_order():
+    of_a_cache = {"prompt_cache_breakpoint": {"mode": "explicit"}}  # without effect
     content = [
-        {"type": "text", "text": "Compare."},
-        shown("data:image/png;base64,AQ==", detail="low"),
-        heard("Ag==", "wav"),
+        {"type": "text", "text": "Compare.", **of_a_cache},
+        {**shown("data:image/png;base64,AQ==", detail="low"), **of_a_cache},
+        {**heard("Ag==", "wav"), **of_a_cache},
     ]
     asked = ask(messages=[*HI, {"role": "user", "content": content}])
     assert generated(asked).messages[1].content == [

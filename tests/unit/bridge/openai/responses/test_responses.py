@@ -256,7 +256,7 @@ def test_a_schema_of_the_text_is_enforced():
     ("effort", "expected"), [(None, None), ("minimal", False), ("high", True)]
 )
 def test_reasoning_is_asked_for_by_its_effort(effort, expected):
-    reasoning = {"effort": effort, "summary": "auto"}
+    reasoning = {"effort": effort, "summary": "auto", "mode": "standard"}
     assert request(reasoning=reasoning).thinking is expected
 
 
@@ -474,6 +474,7 @@ def test_a_stream_that_fails_before_its_first_event_is_begun_all_the_same():
         "in_progress",
         "failed",
     ]
+    assert not any("usage" in each["response"] for each in found)
 
 
 @pytest.mark.parametrize(
