@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
-from proofs import described_routes, first_answer, llama_server, pulls
+from proofs import described_routes, first_answer, llama_server, published_routes, pulls
 from torture.catalogue import Item
 
-PROOFS: Final[Sequence[Item]] = (pulls, first_answer, llama_server, described_routes)
+PROOFS: Final[Sequence[Item]] = (
+    pulls,
+    first_answer,
+    llama_server,
+    described_routes,
+    published_routes,
+)
 BY_KEY: Final = {proof.KEY: proof for proof in PROOFS}

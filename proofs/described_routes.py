@@ -1,18 +1,12 @@
 """Requests that follow from the description of the routes, and others that contradict it."""
 
-import subprocess
 from collections import Counter
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
-from msgspec import Struct
-
-from tests.daemon.bridge import BridgeProcess, bridge_to
+from proofs.drawn import send_drawn
+from tests.daemon.bridge import bridge_to
 from tests.daemon.configuration import mock
 from tests.daemon.fixtures import daemons
-from tools.programs import program_environ, program_python
 from torture.outcome import Context
 
 KEY: Final = "described-routes"
@@ -22,38 +16,6 @@ EXCLUDED: Final = "positive_data_acceptance"
 schema says so."""
 LEFT_OUT: Final = "^/admin/"
 """Paths that answer 501 where no helper of the bridge runs."""
-RUN_S: Final = 900.0
-TAIL_CHARS: Final = 600
-"""Of what the program wrote, if there is no report."""
-
-
-class Cases(Struct):
-    """Requests that were sent."""
-
-    generated: int
-
-
-class Failure(Struct):
-    """Answers that break one rule."""
-
-    title: str
-    operations: list[str]
-
-
-class Operations(Struct):
-    """Routes of the description."""
-
-    selected: int
-    tested: int
-
-
-class Report(Struct):
-    """What schemathesis reports, as far as it is read."""
-
-    schemathesis_version: str
-    operations: Operations
-    test_cases: Cases
-    failures: list[Failure]
 
 
 def run(context: Context) -> None:
@@ -68,7 +30,15 @@ def run(context: Context) -> None:
             }
         ).start()
         with bridge_to(daemon) as bridge:
-            report = _send(bridge, n_examples, phases, context.seed)
+            report = send_drawn(
+                f"{bridge.address}/openapi.json",
+                [
+                    *("--phases", phases, "--exclude-checks", EXCLUDED),
+                    *("--exclude-path-regex", LEFT_OUT),
+                ],
+                n_examples=n_examples,
+                seed=context.seed,
+            )
             told = bridge.logged("http_request.done")
             bugs = bridge.logged("http_request.failed")
     answers = Counter(str(each.get("status")) for each in told)
@@ -89,33 +59,3 @@ def run(context: Context) -> None:
         "fields may contradict each other, and no schema says so; "
         f"routes of `{LEFT_OUT}` are left out, since they answer 501 without a helper"
     )
-
-
-def _send(bridge: BridgeProcess, n_examples: int, phases: str, seed: int) -> Report:
-    """Run schemathesis.
-
-    Raises:
-        AssertionError: it has reported nothing.
-    """
-    program = program_python("frameworks").with_name("st")
-    with TemporaryDirectory(prefix="routes-") as scratch:
-        path = Path(scratch, "report.json")
-        done = subprocess.run(
-            [
-                *(str(program), "run", f"{bridge.address}/openapi.json"),
-                *("--max-examples", str(n_examples), "--seed", str(seed)),
-                *("--phases", phases, "--exclude-checks", EXCLUDED),
-                *("--exclude-path-regex", LEFT_OUT),
-                *("--warnings", "off", "--report-json-path", str(path)),
-            ],
-            cwd=scratch,
-            env=program_environ(),
-            capture_output=True,
-            text=True,
-            timeout=RUN_S,
-            check=False,
-        )
-        if not path.exists():
-            words = (done.stdout + done.stderr)[-TAIL_CHARS:]
-            raise AssertionError(f"no report: {words}")
-        return msgspec.json.decode(path.read_bytes(), type=Report)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from proofs import described_routes, first_answer, llama_server, pulls
+from proofs import described_routes, first_answer, llama_server, published_routes, pulls
 from proofs.catalogue import BY_KEY
 from proofs.ends import LIES, STRIKES
 from torture.outcome import Context, Size, Verdict
@@ -49,3 +49,11 @@ def test_routes_answer_as_they_are_described(capsys):
     assert counts["status_200"] > 0
     assert counts["status_400"] > 0
     assert not [name for name in counts if name.startswith("status_5")]
+
+
+def test_answers_have_the_form_that_documents_give_them(capsys):
+    counts = held(published_routes.KEY, capsys).counts
+    for api in ("openai", "ollama"):
+        assert counts[f"{api}_failures"] == 0
+        assert counts[f"{api}_whole_status_200"] > 0
+        assert counts[f"{api}_streamed_status_200"] > 0
