@@ -162,6 +162,7 @@ class _Bridge:
                 self._notifier.ready()
                 await self._server.serve(socks, stop, self._daemon.close)
                 nursery.cancel_scope.cancel()
+        self._daemon.close()
         self._usage.write(self._quota.usage())
 
     async def _follow(

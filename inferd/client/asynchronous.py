@@ -62,6 +62,14 @@ class AsyncClient:
         for connection in self._all:
             connection.close()
 
+    def drop_ended(self) -> None:
+        """Close the connections that the daemon has closed between requests.
+
+        The next request on one of them would lose it; now it connects anew.
+        """
+        for connection in self._all:
+            connection.drop_ended()
+
     def generate(
         self,
         request: GenerateRequest,

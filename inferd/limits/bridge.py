@@ -60,6 +60,10 @@ NEW_CONNECTION_S: Final = 2.0
 """Seconds that a new connection has for its first request before it is closed to make room for
 another: a client that opens some hundred at once sends on the first when all are open. F-49."""
 
+KEPT_CLIENTS: Final = 8
+"""Connections to the daemon that are kept for each surface while no request uses them: as many
+as answers run at once on most machines. The daemon closes idle ones where it needs them. F-49."""
+
 HTTP_IDLE_S: Final = 75.0
 """Seconds without a request after which an HTTP connection is closed: browsers and client
 libraries keep theirs for some 5 to 60 s."""

@@ -1,15 +1,14 @@
-"""The daemon's sockets: a connection for each request, and only so many at once."""
+"""The daemon's sockets: a connection for one request at a time, and only so many at once."""
 
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from inferd.bridge.upstream.failures import failure_of
 from inferd.bridge.upstream.media_check import named_model, refusal_of_media
 from inferd.bridge.upstream.models import describe, list_models
 from inferd.bridge.upstream.plain_models import PlainModels
+from inferd.bridge.upstream.pool import ClientPool
 from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
 from inferd.client.asynchronous import AsyncClient, connect
 from inferd.client.discovery import NoDaemonError
@@ -37,7 +37,7 @@ from inferd.wire.requests import EmbedRequest, RerankRequest
 class DaemonClient:
     """A client of the daemon for many callers.
 
-    A connection has one request, and closing it ends the request.
+    A connection has one request at a time, and closing it ends the request.
 
     Args:
         directory: of the sockets; ``None`` for the default ones.
@@ -58,7 +58,7 @@ class DaemonClient:
         self._is_gateway = is_gateway
         self._decoders = decoders
         self._plain_models = PlainModels()
-        self._clients: set[AsyncClient] = set()
+        self._pool = ClientPool(directory)
         self._is_closed = False
         self.places = SharedLimit(max_requests)
         """Requests that are with the daemon now, by principal."""
@@ -71,15 +71,14 @@ class DaemonClient:
     def close(self) -> None:
         """End all requests, each with a failure that its caller is told; refuse further ones."""
         self._is_closed = True
-        for client in self._clients:
-            client.close()
+        self._pool.close()
 
     async def ask(
         self, question: Question, principal: str
     ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
         """Send a request; yield the frames of its answer as they come; use ``aclosing``.
 
-        Frames that have come together are yielded together. Its pictures and sound are decoded
+        Frames that have come together are yielded together. Pictures and sound are decoded
         first, if a model takes them.
 
         Args:
@@ -94,15 +93,17 @@ class DaemonClient:
         with self._slot(principal), self._telling_failures(question.field_names):
             await self._check_media(question, principal)
             decoding = attached(question, self._decoders, principal)
-            async with decoding as asked, self._client() as client:
+            async with AsyncExitStack() as stack:
+                asked = await stack.enter_async_context(decoding)
+                client = stack.enter_context(self._pool.client())
                 batches = self._send_again(client, question, asked, principal)
-                async with aclosing(batches):
-                    is_cancelled = False
-                    async for frames in batches:
-                        yield frames
-                        if question.answer.has_enough and not is_cancelled:
-                            is_cancelled = True
-                            await client.cancel(asked.request.id)
+                await stack.enter_async_context(aclosing(batches))
+                is_cancelled = False
+                async for frames in batches:
+                    yield frames
+                    if question.answer.has_enough and not is_cancelled:
+                        is_cancelled = True
+                        await client.cancel(asked.request.id)
 
     async def _check_media(self, question: Question, principal: str) -> None:
         """Check that a model takes the media of a question, as far as the daemon tells.
@@ -178,17 +179,6 @@ class DaemonClient:
                 return _one(partial(client.embed, request, principal=asker))
             case RerankRequest():
                 return _one(partial(client.rerank, request, principal=asker))
-
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[AsyncClient]:
-        async with AsyncClient(self._directory) as client:
-            self._clients.add(client)
-            try:
-                if self._is_closed:
-                    client.close()
-                yield client
-            finally:
-                self._clients.discard(client)
 
     @contextmanager
     def _telling_failures(self, names: Mapping[str, str]) -> Iterator[None]:

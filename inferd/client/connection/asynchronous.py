@@ -2,6 +2,7 @@
 
 import errno
 import os
+import select
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -198,6 +199,16 @@ class AsyncConnection(Generic[Q, A]):
         self._is_closed = True
         if self._stream is not None:
             self._disconnect(self._stream)
+
+    def drop_ended(self) -> None:
+        """Close the connection if the daemon has; only between requests."""
+        stream = self._stream
+        if stream is None or not self._exchange.is_done:
+            return
+        ready = select.poll()
+        ready.register(stream.socket.fileno(), select.POLLIN)
+        if ready.poll(0):  # an end, or a frame that nobody has asked for
+            self._disconnect(stream)
 
     async def _connected(self) -> trio.SocketStream:
         if self._is_closed:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from inferd.bridge.anthropic.request import ask_message
 from inferd.bridge.openai.chat_request import ask_chat
@@ -74,7 +75,8 @@ async def ask(client: DaemonClient, principal: str = "ada") -> list[Any]:
 async def test_an_answer_comes_frame_by_frame(short_dir):
     text = {"type": "frame", "id": "req_1", "block": {"type": "text", "delta": "x"}}
     async with listening(short_dir, "infer.v2.sock", says(text, DONE)):
-        frames = await ask(DaemonClient(short_dir, max_requests=2))
+        with closing(DaemonClient(short_dir, max_requests=2)) as client:
+            frames = await ask(client)
     assert [frame.id for frame in frames] == ["req_1", "req_1"]
 
 
@@ -97,11 +99,11 @@ async def test_what_is_enough_is_cancelled(short_dir):
     tool = {"type": "function", "function": {"name": "f"}}
     one = question(tools=[tool], parallel_tool_calls=False)
     async with listening(short_dir, "infer.v2.sock", follow):
-        client = DaemonClient(short_dir, max_requests=2)
-        async with aclosing(client.ask(one, "ada")) as batches:
-            async for frames in batches:
-                for frame in frames:
-                    list(one.answer.add(frame))
+        with closing(DaemonClient(short_dir, max_requests=2)) as client:
+            async with aclosing(client.ask(one, "ada")) as batches:
+                async for frames in batches:
+                    for frame in frames:
+                        list(one.answer.add(frame))
     assert lines == [{"type": "cancel", "id": "req_1"}]
     assert json.loads(one.answer.whole())["choices"][0]["finish_reason"] == "tool_calls"
 
@@ -115,8 +117,37 @@ async def test_a_gateway_alone_says_who_asks(short_dir, is_gateway, said):
         await says(DONE)(stream, {})
 
     async with listening(short_dir, "infer.v2.sock", follow):
-        await ask(DaemonClient(short_dir, max_requests=2, is_gateway=is_gateway))
+        client = DaemonClient(short_dir, max_requests=2, is_gateway=is_gateway)
+        with closing(client):
+            await ask(client)
     assert asked == [said]
+
+
+async def test_a_connection_is_kept_unless_one_of_its_ends_has_closed_it(short_dir):
+    n_connections = 0
+    interrupted = trio.CancelScope()
+
+    async def follow(stream: trio.SocketStream, _: dict[str, Any]) -> None:
+        nonlocal n_connections
+        n_connections += 1
+        await says(DONE)(stream, {})
+        await stream.receive_some()  # the next request
+        if n_connections == 1:
+            await says(DONE)(stream, {})
+        else:
+            interrupted.cancel()
+            assert not await stream.receive_some()
+
+    async with listening(short_dir, "infer.v2.sock", follow):
+        with closing(DaemonClient(short_dir, max_requests=2)) as client:
+            for n_wanted in (1, 1, 2):
+                await ask(client)
+                assert n_connections == n_wanted
+                await wait_all_tasks_blocked()  # an end has come
+            with interrupted:
+                await ask(client)
+            await ask(client)
+    assert n_connections == 3
 
 
 async def test_one_principal_leaves_places_for_others(short_dir):
