@@ -250,20 +250,22 @@ class WorkerSession:
         raise ended
 
     async def _receive_all(self) -> SessionEndedError:
+        read = self._reader.read
         try:
-            while True:
+            self._handle_received()  # what came with the last message of the load
+            while await read():
                 self._handle_received()
-                await self._read()
+            return await self._ended()
         except SessionEndedError as error:
             return error
 
     def _handle_received(self) -> None:
         """Handle all complete messages; half of one counts as silence."""
+        now = trio.current_time()
         while (message := self._next_received()) is not None:
             if isinstance(message, TokenTableReply):
                 self.token_table.received(message)
                 continue
-            now = trio.current_time()
             self._validator.validate(message, now)
             self._dispatcher.dispatch(message, now)
         self._demux.hand_over()
@@ -287,7 +289,8 @@ class WorkerSession:
 
     async def _receive(self) -> FromWorker:
         while (message := self._next_received()) is None:
-            await self._read()
+            if not await self._reader.read():
+                raise await self._ended()
         return message
 
     def _next_received(self) -> FromWorker | None:
@@ -297,11 +300,10 @@ class WorkerSession:
             self._process.kill()
             raise ProtocolViolationError(str(error)) from error
 
-    async def _read(self) -> None:
-        if await self._reader.read():
-            return
-        self._process.kill()  # it closed its socket, so it is of no use any more
+    async def _ended(self) -> SessionEndedError:
+        """Say why a worker that has closed its socket is of no use any more."""
+        self._process.kill()
         code = await self._process.wait()
-        raise SessionEndedError(
+        return SessionEndedError(
             self._hung or describe_exit(code), self._process.error_line
         )

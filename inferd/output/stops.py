@@ -24,10 +24,12 @@ class StopMatcher:
         """
         self.matched: str | None = None
         """The stop string that ended the text, once it is certain which one."""
-        self._matcher = PhraseMatcher(PhraseAutomaton(stops))
+        self._matcher = PhraseMatcher(PhraseAutomaton(stops)) if stops else None
 
     def feed(self, text: str) -> str:
         """Add text; return the text that may be sent now, possibly none."""
+        if self._matcher is None:
+            return text
         if self.matched is not None:
             return ""
         safe = self._matcher.feed(text)
@@ -36,7 +38,7 @@ class StopMatcher:
 
     def finish(self) -> str:
         """End the text; return the text that was held back and is not a stop string."""
-        if self.matched is not None:
+        if self._matcher is None or self.matched is not None:
             return ""
         safe = self._matcher.finish()
         self.matched = self._matcher.found

@@ -1,6 +1,6 @@
 """Incremental UTF-8 decoding."""
 
-import codecs
+from codecs import utf_8_decode
 
 
 class TextDecoder:
@@ -10,12 +10,17 @@ class TextDecoder:
     """
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = b""  # the beginning of a character
 
     def feed(self, piece: bytes) -> str:
         """Decode a piece; return the characters that are complete, possibly none."""
-        return self._decoder.decode(piece)
+        if self._rest:
+            piece = self._rest + piece
+        text, n_decoded = utf_8_decode(piece, "replace", False)  # noqa: FBT003  # not final
+        self._rest = piece[n_decoded:]
+        return text
 
     def finish(self) -> str:
         """End the input; return U+FFFD for an incomplete character."""
-        return self._decoder.decode(b"", final=True)
+        rest, self._rest = self._rest, b""
+        return rest.decode(errors="replace")

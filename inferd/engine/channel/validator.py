@@ -166,7 +166,14 @@ class MessageValidator:
         for end in step.ended:
             self._check_end(end)
             n_stray += self._end(end.ticket, 0)
-        return n_stray or (step == Step(n_read=step.n_read))
+        return n_stray or not (
+            step.pieces
+            or step.prefilled
+            or step.started
+            or step.ended
+            or step.drafted
+            or step.logprobs
+        )
 
     def _check_embedded(self, result: Embedded) -> int:
         if b"\n" in result.embeddings:  # sent on unchanged, and a line is a frame
@@ -239,7 +246,9 @@ class MessageValidator:
 
     def _charge(self, ticket: int, n_bytes: int) -> int:
         """Charge an item to a job; return 1 if the job is not open any more."""
-        job = self._open_job(ticket)
+        job = self._jobs.get(ticket)
+        if job is None or job.is_over:  # mostly it is neither
+            job = self._open_job(ticket)
         if job is None:
             return 1
         job.bytes_left -= JOB_ITEM_BYTES + n_bytes

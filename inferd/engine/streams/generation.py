@@ -56,10 +56,12 @@ class _GeneratedStream(AnswerStream[E]):
                 if not self.n_tokens:
                     self.first_token_at = trio.current_time()
                 self.n_tokens += 1
-                events = list(self._feed(self._decoder.feed(self._visible(result))))
-                if self._stops.matched is not None:
-                    events += self._finish(self._at_stop())
-                return events
+                events = self._feed(self._decoder.feed(self._visible(result)))
+                if self._stops.matched is None:
+                    return events
+                ended = list(events)
+                ended += self._finish(self._at_stop())
+                return ended
             case Ended():
                 events = list(self._feed(self._decoder.finish()))
                 events += self._flush(result)

@@ -141,16 +141,17 @@ class ResponseWriter:
             raise PeerGoneError
 
     def _write_now(self) -> None:
-        while self._queued and len(self._unsent) < WRITE_BYTES:
-            self._unsent += self._encode(self._queued.popleft())
-        if not self._unsent:
+        unsent = self._unsent
+        while self._queued and len(unsent) < WRITE_BYTES:
+            unsent += self._encode(self._queued.popleft())
+        if not unsent:
             return
+        part = unsent if len(unsent) <= WRITE_BYTES else unsent[:WRITE_BYTES]
         try:
-            part = self._unsent[:WRITE_BYTES]
             n_written = os.write(self._stream.socket.fileno(), part)
         except BlockingIOError:
             return
-        del self._unsent[:n_written]
+        del unsent[:n_written]
 
     def _count_unwritten(self) -> int:
         """Estimate the unwritten bytes, not counting the id of each frame."""
