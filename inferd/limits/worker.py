@@ -99,6 +99,10 @@ over the whole batch, so more is not faster."""
 ENCODE_BATCH_SEQUENCES: Final = 16
 """Texts that an encoder packs in one batch."""
 
+UNSENT_STEPS: Final = 8
+"""Decode steps whose results wait to be sent, before decoding waits for the daemon to read. It
+reads within a step; the socket alone holds the results of hundreds."""
+
 # --- grammars: measured with llguidance 1.9.1 on two cores; bench.structure prints the figures
 
 FORCED_TOKENS: Final = 64

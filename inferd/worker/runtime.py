@@ -1,4 +1,4 @@
-"""The worker's threads: one reads, two prepare, one decodes.
+"""The worker's threads: one reads, two prepare, one decodes, one sends what that gives.
 
 Only the decoding thread touches the model's context; only the reading thread receives
 messages. They share queues, which the daemon's admission bounds: it sends no more jobs than
@@ -43,6 +43,7 @@ from inferd.worker.backend import (
     WorkerBackend,
 )
 from inferd.worker.channel import ReceivedMessage, WorkerChannel, close_fds
+from inferd.worker.step_sender import StepSender
 
 EXIT_LOAD_FAILED = 3
 EXIT_BUG = 70
@@ -80,6 +81,7 @@ class Runtime:
             int, Append
         ] = {}  # the last of each job, until it is applied
         self._lock = threading.Lock()
+        self._sender = StepSender(channel.send)
         self._sent_at = time.monotonic()
         self._heartbeat_s = HEARTBEAT_S
 
@@ -112,13 +114,11 @@ class Runtime:
             )
             return EXIT_LOAD_FAILED
         self._channel.send(loaded)
-        for name, pending in (
-            ("prepare", self._to_prepare),
-            ("compile", self._to_compile),
-        ):
-            self._start_thread(partial(self._prepare_all, backend, pending), name)
-        self._start_thread(lambda: self._read_all(backend), "read")
-        self._decode_all(backend)
+        self._start_threads(backend)
+        try:
+            self._decode_all(backend)
+        finally:
+            self._sender.flush()
         return 0
 
     def _request_memory(self, backend: WorkerBackend) -> MemoryShare | None:
@@ -133,6 +133,15 @@ class Runtime:
                 os._exit(0)  # the daemon is gone
             case _:
                 raise RuntimeError("expected a MemoryShare")
+
+    def _start_threads(self, backend: WorkerBackend) -> None:
+        for name, pending in (
+            ("prepare", self._to_prepare),
+            ("compile", self._to_compile),
+        ):
+            self._start_thread(partial(self._prepare_all, backend, pending), name)
+        self._start_thread(self._sender.send_all, "send")
+        self._start_thread(lambda: self._read_all(backend), "read")
 
     def _start_thread(self, work: Callable[[], None], name: str) -> None:
         def run() -> None:
@@ -267,26 +276,27 @@ class Runtime:
     def _decode_all(self, backend: WorkerBackend) -> None:
         while True:
             self._run_commands(backend)
+            now = time.monotonic()
             if backend.is_busy:
-                for outcome in backend.step():
-                    if outcome != _NOTHING:
-                        self._sent_at = time.monotonic()
-                        self._channel.send(outcome)
-            if time.monotonic() - self._sent_at >= self._heartbeat_s:
-                self._sent_at = time.monotonic()
-                self._channel.send(Heartbeat())
+                outcomes = [each for each in backend.step() if each != _NOTHING]
+                now = time.monotonic()
+                if outcomes:
+                    self._sent_at = now
+                    self._sender.put(outcomes)
+            if now - self._sent_at >= self._heartbeat_s:
+                self._sent_at = now
+                self._sender.put([Heartbeat()])
 
     def _run_commands(self, backend: WorkerBackend) -> None:
         """Run queued commands; when idle, wait up to a heartbeat for the first."""
-        try:
-            if not backend.is_busy:
-                self._run_command(
-                    backend, self._commands.get(timeout=self._heartbeat_s)
-                )
-            while True:
-                self._run_command(backend, self._commands.get_nowait())
-        except queue.Empty:
-            return
+        if not backend.is_busy:
+            try:
+                command = self._commands.get(timeout=self._heartbeat_s)
+            except queue.Empty:
+                return
+            self._run_command(backend, command)
+        while not self._commands.empty():
+            self._run_command(backend, self._commands.get_nowait())
 
     def _apply_append(self, backend: WorkerBackend, ticket: int) -> None:
         with self._lock:
