@@ -29,6 +29,11 @@ class BatchRow:
     logits_row: int = -1
     """Logits row of the last token, once it is in a batch; its drafts have the next rows."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one token, after which the next one is sampled."""
+        return self.n_tokens == 1 and self.is_sampled and not self.drafts
+
 
 def plan_batch(
     running: Collection[RunningSequence],

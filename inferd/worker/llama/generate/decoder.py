@@ -64,6 +64,8 @@ class BatchDecoder:
         self._batch = Batch(PREFILL_CHUNK_TOKENS)
         self._chunk_sizer = ChunkSizer(PREFILL_CHUNK_TOKENS)
         self._running: dict[int, RunningSequence] = {}
+        self._rows: list[BatchRow] = []  # of the last batch, if it was decoded
+        self._reading: list[BatchRow] = []  # those of the batch that prefill
         self._prefilling: frozenset[int] = frozenset()
         self._started: list[Started] = []
         self._to_pause: set[int] = set()
@@ -141,12 +143,13 @@ class BatchDecoder:
         self._drop_ended(ends)
         output = StepOutput()
         n_read = self._prefill_media(output, ends)
-        rows = self._fill()
+        rows, self._rows = self._fill(), []
         if rows and self._decode(rows):
-            n_read += sum(row.n_tokens for row in rows if row.sequence.is_prefilling)
+            self._rows = rows
+            n_read += sum(row.n_tokens for row in self._reading)
             output.prefilled += [
                 (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
-                for row in rows
+                for row in self._reading
                 if row.sequence.reports_progress
             ]
             ends += self._advance_all(rows, output)
@@ -200,6 +203,9 @@ class BatchDecoder:
 
     def _fill(self) -> list[BatchRow]:
         """Plan a step and fill the batch, in the order of slots: see ``LlamaContext``."""
+        if self._repeats():
+            self._batch.advance([row.sequence.tokens[-1] for row in self._rows])
+            return self._rows
         reading = [each for each in self._running.values() if each.span is None]
         reading = self._throttle.select(reading)
         if self._speculation:
@@ -211,13 +217,27 @@ class BatchDecoder:
             self._add(row)
         # Without rollback, an interrupted step would recompute all other sequences.
         may_be_interrupted = self._can_roll_back or len(rows) == 1
-        interruptible = [
-            row.sequence
-            for row in rows
-            if row.sequence.is_prefilling and may_be_interrupted
-        ]
-        self._prefilling = frozenset(each.ticket for each in interruptible)
+        self._reading = [row for row in rows if row.sequence.is_prefilling]
+        self._prefilling = frozenset(
+            row.sequence.ticket for row in self._reading if may_be_interrupted
+        )
         return rows
+
+    def _repeats(self) -> bool:
+        """Tell whether the next batch has the same rows as the last, each one token on.
+
+        A plan would have the same result; it takes longer than sampling does.
+        """
+        return (
+            not self._speculation
+            and len(self._rows) == len(self._running)
+            and all(
+                self._running.get(row.sequence.ticket) is row.sequence
+                and row.is_plain
+                and row.sequence.is_plain
+                for row in self._rows
+            )
+        )
 
     def _add(self, row: BatchRow) -> None:
         sequence = row.sequence
@@ -238,8 +258,7 @@ class BatchDecoder:
             seconds = time.perf_counter() - began_at
             self._chunk_sizer.observe(len(self._batch), seconds)
             self._throttle.record_batch_time(seconds)
-            is_reading = any(row.sequence.is_prefilling for row in rows)
-            if self._speculation and not is_reading:
+            if self._speculation and not self._reading:
                 self._speculation.observe_batch(len(self._batch), seconds)
             return True
         self._roll_back(code, [row.sequence for row in rows], len(self._batch))

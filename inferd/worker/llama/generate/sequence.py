@@ -128,6 +128,15 @@ class RunningSequence:
         return self.is_prefilling and self.job.wants_progress and is_new
 
     @property
+    def is_plain(self) -> bool:
+        """Whether its next row is one token whatever else runs: no grammar, nothing likely."""
+        return (
+            len(self.tokens) - self.n_cached == 1
+            and not self.likely_tokens
+            and not self.prepared.sampler.is_constrained
+        )
+
+    @property
     def n_unread(self) -> int:
         """Prompt tokens that are not decoded yet."""
         return max(0, self.prepared.prompt_tokens - self.n_cached)

@@ -74,6 +74,8 @@ class TokenWriter:
             NotANumberError: the logits are not finite.
         """
         sequence = row.sequence
+        if not sequence.prepared.sampler.is_constrained:
+            return self._choose_all(row, output)
         began_at = time.thread_time()
         try:
             return self._choose_all(row, output)
@@ -83,10 +85,7 @@ class TokenWriter:
             reason = f"at token {sequence.n_written + 1} of the answer, {error}"
             return Failed(ticket=sequence.ticket, reason=reason, by_request=True)
         finally:
-            if sequence.prepared.sampler.is_constrained:
-                self._throttle.record_grammar_time(
-                    sequence, time.thread_time() - began_at
-                )
+            self._throttle.record_grammar_time(sequence, time.thread_time() - began_at)
 
     def _choose_all(self, row: BatchRow, output: StepOutput) -> Ended | None:
         """Sample by the last token's row, and by one more row after each accepted draft.

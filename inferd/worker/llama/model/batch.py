@@ -51,6 +51,11 @@ class Batch:
         self._n = self.handle.n_tokens = end
         return first
 
+    def advance(self, tokens: Sequence[int]) -> None:
+        """Replace the token of each sequence, of which there is one, by the one after it."""
+        self._token[: self._n] = tokens
+        self._position[: self._n] += 1
+
     def add_for_pooling(self, tokens: Sequence[int], *, sequence: int) -> None:
         """Append all tokens of a sequence, with output for each of them."""
         self.add(tokens, at=0, sequence=sequence, n_logits=len(tokens))

@@ -64,12 +64,12 @@ class LlamaContext:
         self.n_outputs = params.n_outputs_max = min(n_batch, n_outputs or n_batch)
         params.n_seq_max = self.n_sequences
         self._n_threads = params.n_threads = params.n_threads_batch = n_threads
-        params.kv_unified = not has_own_cells
+        params.kv_unified, params.no_perf = not has_own_cells, True
         params.type_k, params.type_v = (_GGML_TYPES[each] for each in model.cache_types)
-        params.no_perf = True
         if model.use != "generate":
             params.embeddings, params.pooling_type = True, model.pooling
         self._views: dict[int, npt.NDArray[np.float32]] = {}
+        self._rows: dict[int, npt.NDArray[np.float32]] = {}  # of the last batch
         self._interrupt = (ctypes.c_char * 2)()
         params.abort_callback = ctypes.cast(_STRLEN, llama.ggml_abort_callback)
         params.abort_callback_data = ctypes.addressof(self._interrupt)
@@ -131,6 +131,7 @@ class LlamaContext:
 
     def decode(self, batch: ctypes.Structure) -> int:
         """Decode a batch; return llama.cpp's code: 0 for success, 2 if interrupted."""
+        self._rows.clear()
         return int(self._compute(self.handle, batch))
 
     def decode_non_causal(self, batch: ctypes.Structure) -> int:
@@ -147,10 +148,13 @@ class LlamaContext:
         Views are cached by address. llama.cpp may move its buffer when a batch has more
         outputs than any before.
         """
-        pointer = llama.llama_get_logits_ith(self.handle, row)
-        address = ctypes.addressof(pointer.contents)
+        if (view := self._rows.get(row)) is not None:
+            return view
+        address = _logits_address(self.handle, row)
         if (view := self._views.get(address)) is None:  # cached, since it takes 8 us
+            pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
             view = self._views[address] = np.ctypeslib.as_array(pointer, (n_vocab,))
+        self._rows[row] = view
         return view
 
     def pooled(self, sequence: int, n_numbers: int) -> npt.NDArray[np.float32]:
@@ -215,6 +219,12 @@ class LlamaContext:
         )
         last = llama.llama_memory_seq_pos_max(self._memory, sequence)
         return bool(n_bytes == state.nbytes and last == n_tokens - 1)
+
+
+# The binding's function of this name makes a pointer object for each call.
+_logits_address = llama._lib["llama_get_logits_ith"]
+_logits_address.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+_logits_address.restype = ctypes.c_void_p
 
 
 def _pointer(state: npt.NDArray[np.uint8]) -> object:

@@ -77,6 +77,7 @@ class LlamaModel:
         self.use: ModelUse = settings.serves or self._use()
         self._refuse_pooling(file.path)
         self._pieces: dict[int, bytes] = {}
+        self._ends: dict[int, bool] = {}
         self._marker_tokens: set[int] = set()
 
     def close(self) -> None:
@@ -119,7 +120,8 @@ class LlamaModel:
     @cached_property
     def end_tokens(self) -> tuple[int, ...]:
         """All end-of-generation tokens."""
-        return tuple(filter(self.is_end, range(self.n_vocab)))
+        is_end, vocab = llama.llama_vocab_is_eog, self.vocab
+        return tuple(each for each in range(self.n_vocab) if is_end(vocab, each))
 
     def recommended(self, option: str) -> float | None:
         """Look up a sampling option that the model file recommends."""
@@ -255,8 +257,16 @@ class LlamaModel:
             )  # normalisation made the text longer; this is the required size
 
     def is_end(self, token: int) -> bool:
-        """Whether a token is an end-of-generation token."""
-        return bool(llama.llama_vocab_is_eog(self.vocab, token))
+        """Whether a token is an end-of-generation token.
+
+        Bounds:
+            Results are cached: one for each token of the vocabulary at most.
+        """
+        if (known := self._ends.get(token)) is None:
+            known = self._ends[token] = bool(
+                llama.llama_vocab_is_eog(self.vocab, token)
+            )
+        return known
 
     def piece(self, token: int) -> bytes:
         """Return a token's bytes; empty for most control tokens, see ``render_markers``.

@@ -74,6 +74,15 @@ def test_one_may_join_while_another_runs(backend):
     assert {1: head + answers[1].text, 2: answers[2].text} == expected
 
 
+def test_one_may_take_the_place_of_another_between_two_steps(backend):
+    expected = text_of(backend, "late")
+    backend.start(1, backend.prepare(job("early")))
+    list(steps(backend, 5))
+    backend.drop(1)
+    backend.start(1, backend.prepare(job("late")))
+    assert collect(steps(backend))[1].text == expected
+
+
 def test_a_dropped_sequence_leaves_no_trace_in_its_slot(backend):
     expected = text_of(backend, "clean")
     for ticket in range(10, 20):
