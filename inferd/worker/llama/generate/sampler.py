@@ -30,7 +30,7 @@ def top_k_candidates(
 ) -> npt.NDArray[np.intp] | None:
     """Return a superset of the ``n_wanted`` tokens with the highest scores, unordered.
 
-    NaN counts as the highest score, so that it is not overlooked.
+    None of them scores less than the best tokens of ``n_wanted`` blocks. NaN counts as the highest score, so that it is not overlooked.
 
     Args:
         scores: ``(n_vocab,)``.
@@ -47,10 +47,15 @@ def top_k_candidates(
     tops = scores[:n_blocked].reshape(BLOCK_TOKENS, n_blocks).max(axis=0)
     blocks = np.argpartition(tops, -n_wanted)[-n_wanted:]
     found = blocks + np.arange(0, n_blocked, n_blocks)[:, np.newaxis]
-    return np.concatenate([found.ravel(), np.arange(n_blocked, len(scores))])
+    tokens = np.concatenate([found.ravel(), np.arange(n_blocked, len(scores))])
+    is_less = scores[tokens] < tops[blocks[0]]
+    result: npt.NDArray[np.intp] = tokens[~is_less]  # NaN is not less
+    return result
 
 
 _MIN_KEEP: Final = 1
+_FEW_TOKENS: Final = 256
+"""Candidates for which memory is reserved at first: usually some more than top-k."""
 _CANDIDATE: Final = np.dtype(
     [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
 )
@@ -105,6 +110,7 @@ class Sampler:
         self._add_scores(model, job.sampling, prompt)
         self._is_greedy = temperature == 0 and not self._n_samplers
         self._n_wanted = 0
+        self._reserve(_FEW_TOKENS)
         if temperature == 0:
             self._add(llama.llama_sampler_init_greedy())
         else:
@@ -157,18 +163,22 @@ class Sampler:
         self, tokens: npt.NDArray[np.intp], logits: npt.NDArray[np.float32]
     ) -> int:
         """Choose one of these tokens, as ``llama_sampler_sample`` does of the vocabulary."""
-        data = np.empty(len(tokens), _CANDIDATE)
-        data["id"], data["logit"], data["p"] = tokens, logits, 0
-        candidates = llama.llama_token_data_array(
-            data=data.ctypes.data_as(llama.llama_token_data_p),
-            size=len(data),
-            selected=-1,
-            sorted=False,
-        )
+        n_tokens = len(tokens)
+        if n_tokens > len(self._data):
+            self._reserve(n_tokens)
+        self._ids[:n_tokens], self._logits[:n_tokens] = tokens, logits
+        candidates = self._candidates
+        candidates.size, candidates.selected, candidates.sorted = n_tokens, -1, False
         llama.llama_sampler_apply(self._chain, ctypes.byref(candidates))
         token = int(candidates.data[candidates.selected].id)
         llama.llama_sampler_accept(self._chain, token)
         return token
+
+    def _reserve(self, n_tokens: int) -> None:
+        self._data = np.zeros(n_tokens, _CANDIDATE)
+        self._ids, self._logits = self._data["id"], self._data["logit"]
+        pointer = self._data.ctypes.data_as(llama.llama_token_data_p)
+        self._candidates = llama.llama_token_data_array(data=pointer)
 
     def _refuse_forbidden(self, logit: np.float32) -> None:
         """Raise if no token was allowed: the grammar must end before ``min_tokens``."""

@@ -34,9 +34,10 @@ def test_nobody_is_found_twice(seed, n_vocab, n_wanted):
 
 
 def test_few_are_found_of_many():
-    found = top_k_candidates(scores_of(1, 262_144), 40)
+    scores = np.random.default_rng(1).random(262_144, np.float32)
+    found = top_k_candidates(scores, 40)
     assert found is not None
-    assert len(found) == 40 * BLOCK_TOKENS
+    assert len(found) < 2 * 40
 
 
 def test_of_few_there_is_no_shortlist():
