@@ -208,6 +208,11 @@ class WorkerBackend(ABC):
     def is_busy(self) -> bool:
         """Whether a step would do anything."""
 
+    @property
+    def leaves_cores(self) -> bool:
+        """Whether steps leave cores to the other threads of this process."""
+        return False
+
     def append_audio(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:  # noqa: B027  # optional: for those that take audio
         """Note that there is more of a job's open medium.
 

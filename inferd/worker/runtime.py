@@ -282,10 +282,10 @@ class Runtime:
                 now = time.monotonic()
                 if outcomes:
                     self._sent_at = now
-                    self._sender.put(outcomes)
+                    self._sender.send(outcomes, beside=backend.leaves_cores)
             if now - self._sent_at >= self._heartbeat_s:
                 self._sent_at = now
-                self._sender.put([Heartbeat()])
+                self._sender.send([Heartbeat()], beside=backend.leaves_cores)
 
     def _run_commands(self, backend: WorkerBackend) -> None:
         """Run queued commands; when idle, wait up to a heartbeat for the first."""

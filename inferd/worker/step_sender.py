@@ -1,7 +1,8 @@
-"""Send what steps give while the next one computes.
+"""Send what steps give, where cores are left while the next one computes.
 
 Encoding a message and writing it to the socket takes about as long as choosing a token. The
-library computes a batch without the interpreter, so another thread does it meanwhile.
+library computes a batch without the interpreter, so another thread can do it meanwhile. Where
+all cores compute, that thread would take one from a thread for which all others wait.
 """
 
 import queue
@@ -32,14 +33,27 @@ class StepSender:
         self._error: OSError | None = None
         self._free_all()
 
-    def put(self, messages: Sequence[StepOutcome | Heartbeat]) -> None:
-        """Have messages sent; they must not change any more.
+    def send(
+        self, messages: Sequence[StepOutcome | Heartbeat], *, beside: bool
+    ) -> None:
+        """Send messages after those that wait; blocks while the daemon does not read.
 
-        Blocks while as many wait as may. One thread calls it.
+        One thread calls it.
+
+        Args:
+            messages: must not change any more.
+            beside: whether the other thread is to send them.
 
         Raises:
             OSError: the daemon is gone.
         """
+        if beside or self._free.qsize() < UNSENT_STEPS:
+            self._put(messages)
+        else:
+            for message in messages:
+                self._send(message)
+
+    def _put(self, messages: Sequence[StepOutcome | Heartbeat]) -> None:
         self._free.get()
         if self._error:
             self._free.put(None)

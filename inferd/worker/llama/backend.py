@@ -71,9 +71,9 @@ class LlamaBackend(WorkerBackend):
         self._path = Path(settings.model)
         self._library = Library()
         n_cores = len(os.sched_getaffinity(0))
-        self._governor = ThreadGovernor(
-            n_cores=n_cores, max_threads=settings.n_threads or n_cores
-        )
+        max_threads = settings.n_threads or n_cores
+        self._governor = ThreadGovernor(n_cores=n_cores, max_threads=max_threads)
+        self._has_spare_cores = max_threads < n_cores
         self._cpu_load = CpuLoadMeter()
 
     def verify(self, report: LoadReporter) -> None:
@@ -239,6 +239,11 @@ class LlamaBackend(WorkerBackend):
         Any thread may call.
         """
         self._runner.interrupt(ticket)
+
+    @property
+    def leaves_cores(self) -> bool:
+        """Whether it computes on an accelerator, or with fewer threads than there are cores."""
+        return self._has_spare_cores or n_gpu_layers(self._settings) != 0
 
     @property
     def is_busy(self) -> bool:
