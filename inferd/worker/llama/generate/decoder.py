@@ -133,7 +133,7 @@ class BatchDecoder:
         Raises:
             DecodeError: the library failed; the process should end.
         """
-        paused = self._pause_all()
+        paused = self._pause_all() if self._to_pause else []
         self._chunk_sizer.is_awaited = bool(paused)
         ends: list[Ended | Failed] = [
             ended(each, "length")
@@ -146,12 +146,8 @@ class BatchDecoder:
         rows, self._rows = self._fill(), []
         if rows and self._decode(rows):
             self._rows = rows
-            n_read += sum(row.n_tokens for row in self._reading)
-            output.prefilled += [
-                (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
-                for row in self._reading
-                if row.sequence.reports_progress
-            ]
+            if self._reading:
+                n_read += self._count_read(output)
             ends += self._advance_all(rows, output)
         if self._media_prefill and self._running and not (rows or n_read or ends):
             n_read = int(self._media_prefill.wait())
@@ -203,8 +199,8 @@ class BatchDecoder:
 
     def _fill(self) -> list[BatchRow]:
         """Plan a step and fill the batch, in the order of slots: see ``LlamaContext``."""
-        if self._repeats():
-            self._batch.advance([row.sequence.tokens[-1] for row in self._rows])
+        if (tokens := self._next_tokens()) is not None:
+            self._batch.advance(tokens)
             return self._rows
         reading = [each for each in self._running.values() if each.span is None]
         reading = self._throttle.select(reading)
@@ -223,21 +219,21 @@ class BatchDecoder:
         )
         return rows
 
-    def _repeats(self) -> bool:
-        """Tell whether the next batch has the same rows as the last, each one token on.
+    def _next_tokens(self) -> list[int] | None:
+        """Return a token for each row of the last batch, if they are all of the next.
 
-        A plan would have the same result; it takes longer than sampling does.
+        Then a plan would have the same rows; it takes longer than sampling does.
         """
-        return (
-            not self._speculation
-            and len(self._rows) == len(self._running)
-            and all(
-                self._running.get(row.sequence.ticket) is row.sequence
-                and row.is_plain
-                and row.sequence.is_plain
-                for row in self._rows
-            )
-        )
+        if self._speculation or len(self._rows) != len(self._running):
+            return None
+        tokens: list[int] = []
+        for row in self._rows:
+            sequence = row.sequence
+            is_running = self._running.get(sequence.ticket) is sequence
+            if not (is_running and row.is_plain and sequence.is_plain):
+                return None
+            tokens.append(sequence.tokens[-1])
+        return tokens
 
     def _add(self, row: BatchRow) -> None:
         sequence = row.sequence
@@ -263,6 +259,15 @@ class BatchDecoder:
             return True
         self._roll_back(code, [row.sequence for row in rows], len(self._batch))
         return False
+
+    def _count_read(self, output: StepOutput) -> int:
+        """Report prompts' progress by the decoded batch; return its tokens of prompts."""
+        output.prefilled += [
+            (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
+            for row in self._reading
+            if row.sequence.reports_progress
+        ]
+        return sum(row.n_tokens for row in self._reading)
 
     def _roll_back(
         self, code: int, sequences: list[RunningSequence], n_tokens: int

@@ -94,6 +94,8 @@ class Sampler:
         _check_tokens(model, job)
         self._n_vocab = model.n_vocab
         self._constraint = constraint
+        self.is_constrained = constraint is not None
+        """Whether the answer has a grammar."""
         self._accepts_forced = constraint is not None and not job.n_alternatives
         self._min_tokens = job.min_tokens
         self._end_tokens = _indices(model.end_tokens if job.min_tokens else ())
@@ -212,11 +214,6 @@ class Sampler:
         for token in forced:
             llama.llama_sampler_accept(self._chain, token)
         return Lookahead(forced, likely)
-
-    @property
-    def is_constrained(self) -> bool:
-        """Whether the answer has a grammar."""
-        return self._constraint is not None
 
     @property
     def is_finished(self) -> bool:

@@ -73,6 +73,7 @@ class RunningSequence:
         self.ticket = ticket
         self.slot = slot
         self.prepared = prepared
+        self.job = prepared.job
         self.tokens = list(prepared.tokens)
         self.n_reused = n_reused
         """Prompt tokens that were taken from the prefix cache."""
@@ -87,14 +88,9 @@ class RunningSequence:
         """``n_cached`` at the latest pause."""
 
     @property
-    def job(self) -> GenerateJob:
-        """The job."""
-        return self.prepared.job
-
-    @property
     def n_written(self) -> int:
         """Tokens of the answer so far."""
-        return len(self.tokens) - self.prepared.prompt_tokens
+        return len(self.tokens) - len(self.prepared.tokens)
 
     @property
     def n_draftable(self) -> int:
@@ -119,7 +115,7 @@ class RunningSequence:
     @property
     def is_prefilling(self) -> bool:
         """Whether its prompt is not decoded yet."""
-        return self.n_cached < self.prepared.prompt_tokens
+        return self.n_cached < len(self.prepared.tokens)
 
     @property
     def reports_progress(self) -> bool:

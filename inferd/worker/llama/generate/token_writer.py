@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,7 +40,7 @@ class StepOutput:
     """Decoded prompt tokens by ticket, for jobs that asked for progress."""
 
     def to_message(
-        self, started: list[Started], ends: Iterable[Ended | Failed], n_read: int
+        self, started: list[Started], ends: Sequence[Ended | Failed], n_read: int
     ) -> Step:
         """Build the step message; failures are sent as messages of their own."""
         return Step(
@@ -49,7 +49,7 @@ class StepOutput:
             logprobs=self.logprobs,
             prefilled=self.prefilled,
             drafted=self.drafted,
-            ended=[end for end in ends if isinstance(end, Ended)],
+            ended=[end for end in ends if isinstance(end, Ended)] if ends else [],
             n_read=n_read,
         )
 

@@ -22,7 +22,11 @@ def sequence(
     n_prompt, n_cached=0, n_written=0, drafts=(), guesses=()
 ) -> RunningSequence:
     prepared: Any = SimpleNamespace(
-        tokens=[1] * n_prompt, prompt_tokens=n_prompt, max_tokens=1000, spans=()
+        tokens=[1] * n_prompt,
+        prompt_tokens=n_prompt,
+        job=None,
+        max_tokens=1000,
+        spans=(),
     )
     made = RunningSequence(0, 0, cast("Any", prepared), n_reused=n_cached)
     made.tokens += [2] * n_written
