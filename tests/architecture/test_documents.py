@@ -207,12 +207,12 @@ def test_a_header_may_link_to_later_records(tmp_path):
     assert status_text(read_adr(path)) == "accepted, amended by 0043, 0044"
 
 
-@pytest.mark.parametrize("file", ["0001-native.md", "0099-none.md"])
+@pytest.mark.parametrize("file", ["0001-native.md", "9999-none.md"])
 def test_a_record_is_amended_by_later_records_that_exist(
     tree, monkeypatch, capsys, file
 ):
     text = HEADER.replace("F-2 |\n", f"F-2 |\n| Amended by | [{file[:4]}]({file}) |\n")
-    (tree / "adr" / "0098-a-thing.md").write_text(text.replace("0042", "0098"))
+    (tree / "adr" / "9998-a-thing.md").write_text(text.replace("0042", "9998"))
     assert run(monkeypatch, "--check") == 2
     assert f"cannot be amended by {file}" in capsys.readouterr().err
 
