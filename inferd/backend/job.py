@@ -271,6 +271,8 @@ class TranscribeJob(Struct, frozen=True, kw_only=True, tag="transcribe"):
     """Of the whole text; ``None`` for no limit."""
     wants_partials: bool = False
     """Whether to report provisional text."""
+    wants_logprobs: bool = False
+    """Whether to report the log probability of each token."""
 
 
 Job = GenerateJob | EmbedJob | RerankJob | TranscribeJob

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from inferd.wire.responses import BlockFrame, TextDelta
+from inferd.wire.responses import BlockFrame, Logprob, TextDelta
 from inferd.wire.speech import TranscriptionFacts
 
 CUE_MIN_MS: Final = 1
@@ -28,6 +28,8 @@ class TranscriptSegment(Struct, frozen=True, kw_only=True):
     """Verbatim: joining the texts of all segments gives the transcript."""
     no_speech: float | UnsetType = UNSET
     """Probability of no speech, 0 to 1, if the model computes it."""
+    logprobs: Sequence[Logprob] | UnsetType = UNSET
+    """Of its tokens, if the request asks for them."""
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
@@ -49,10 +51,15 @@ def segment_of(frame: object) -> TranscriptSegment | None:
         case BlockFrame(
             block=TextDelta(
                 delta=text, start_ms=int(start_ms), end_ms=int(end_ms), no_speech=doubt
-            )
+            ),
+            logprobs=logprobs,
         ):
             return TranscriptSegment(
-                start_ms=start_ms, end_ms=end_ms, text=text, no_speech=doubt
+                start_ms=start_ms,
+                end_ms=end_ms,
+                text=text,
+                no_speech=doubt,
+                logprobs=logprobs,
             )
         case _:
             return None

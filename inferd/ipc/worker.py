@@ -288,6 +288,8 @@ class Segment(Struct, frozen=True, kw_only=True):
     end_ms: Count
     no_speech: float | None = None
     """0 to 1: the probability that the segment contains no speech."""
+    logprobs: BoundedList[Logprob] = []
+    """Of its tokens, if the job wants them; they have no alternatives."""
 
 
 class Transcribed(Struct, frozen=True, kw_only=True, tag=True):

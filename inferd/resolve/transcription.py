@@ -24,7 +24,7 @@ LANGUAGES: Final = tuple(_CODES.split())
 
 TIMESTAMPS: Final[tuple[Timestamps, ...]] = get_args(Timestamps)
 
-_SPEECH_FIELDS: Final = ("language", "translate", "timestamps")
+_SPEECH_FIELDS: Final = ("language", "translate", "timestamps", "speech_logprobs")
 """Fields that ask for a transcription, whatever their value."""
 
 _REFUSED: Final = (
@@ -77,6 +77,7 @@ def transcription_of(
         else in_range("temperature", temperature),
         max_tokens=request.max_tokens,
         wants_partials=sound.is_open and request.stream is not False,
+        wants_logprobs=bool(request.speech_logprobs),
     )
 
 

@@ -206,6 +206,8 @@ class Options(Request, frozen=True, kw_only=True):
     timestamps: str | None = None
     """Of a transcription: whether a text block is a ``segment`` or a ``word``. Default
     ``segment``."""
+    speech_logprobs: bool | None = None
+    """True: transcribe speech, and tell the log probability of each token. Default false."""
     progress: bool | None = None
     """True: send ``status`` frames with the position in the queue and the progress of the
     prompt."""

@@ -1,19 +1,26 @@
 """Frames of a transcription, as the bridge gets them."""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 
 from inferd.bridge.translation.question import Asked, Question
 from inferd.client.frames import ClientBlocksDone
-from inferd.wire.responses import BlockFrame, TextDelta, UsageV2
+from inferd.wire.responses import BlockFrame, Logprob, TextDelta, UsageV2
 from inferd.wire.speech import TranscriptionFacts
 
+TOKEN = "x"
 ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
 
 
 def segment(
-    start_ms: int, end_ms: int, text: str, no_speech: float | None = None
+    start_ms: int,
+    end_ms: int,
+    text: str,
+    no_speech: float | None = None,
+    logprobs: Sequence[float] = (),
 ) -> BlockFrame:
-    """Make the frame of a segment or a word."""
+    """Make the frame of a segment or a word, with tokens of these log probabilities."""
     return BlockFrame(
         id="req_1",
         block=TextDelta(
@@ -22,6 +29,11 @@ def segment(
             end_ms=end_ms,
             no_speech=UNSET if no_speech is None else no_speech,
         ),
+        logprobs=[
+            Logprob(token=TOKEN, id=number, bytes=[120], logprob=each, top_logprobs=[])
+            for number, each in enumerate(logprobs, 7)
+        ]
+        or UNSET,
     )
 
 

@@ -78,9 +78,13 @@ def test_speech_in_pieces_has_the_words_of_the_whole(english, plain, clip):
 
 
 def test_the_first_tokens_are_those_of_the_whole(english, clip):
-    heard = hear(english, clip, max_tokens=5)
+    heard = hear(english, clip, max_tokens=5, wants_logprobs=True)
     assert heard.text == b" And so my fellow Americans"
     assert (heard.n_tokens, heard.end.stop_reason) == (5, "length")
+    told = [token for each in heard.segments for token in each.logprobs]
+    assert b"".join(bytes(token.bytes) for token in told) == heard.text
+    assert all(-2 < token.logprob < 0 for token in told)
+    assert len({token.logprob for token in told}) == len(told)
 
 
 def test_a_job_that_is_interrupted_ends_within_its_chunk(english, clip):

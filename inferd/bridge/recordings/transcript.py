@@ -135,6 +135,7 @@ def ask_transcript(  # noqa: PLR0913  # what a request consists of
     has_words: bool = False,
     translates: bool = False,
     is_streamed: bool = False,
+    has_logprobs: bool = False,
 ) -> Question:
     """Make the daemon's request of a recording.
 
@@ -147,6 +148,7 @@ def ask_transcript(  # noqa: PLR0913  # what a request consists of
         has_words: whether words have times, and not segments.
         translates: to English.
         is_streamed: whether the answer is.
+        has_logprobs: whether the answer tells of tokens.
     """
     content: list[Block] = [AudioBlock(_SOUND)]
     if wanted.prompt:
@@ -158,6 +160,7 @@ def ask_transcript(  # noqa: PLR0913  # what a request consists of
         language=wanted.language and language_code(wanted.language),
         translate=translates or None,
         timestamps="word" if has_words else "segment",
+        speech_logprobs=has_logprobs or None,
         temperature=wanted.temperature,
         stream=is_streamed,
     )
@@ -169,6 +172,21 @@ def ask_transcript(  # noqa: PLR0913  # what a request consists of
         media=[EncodedMedium("sound", form.file, FILE, _SOUND)],
         content_type=MEDIA_TYPES[response_format],
     )
+
+
+def token_fields(segment: TranscriptSegment) -> dict[str, object]:
+    """Return what APIs tell of a segment's tokens, as far as the daemon does.
+
+    The mean is that of the segment's own tokens; whisper's command has one for a part of 30 s.
+    """
+    fields: dict[str, object] = {}
+    if segment.logprobs is not UNSET and segment.logprobs:
+        each = [token.logprob for token in segment.logprobs]
+        fields["tokens"] = [token.id for token in segment.logprobs]
+        fields["avg_logprob"] = sum(each) / len(each)
+    if segment.no_speech is not UNSET:
+        fields["no_speech_prob"] = segment.no_speech
+    return fields
 
 
 def _end_ms(segments: Sequence[TranscriptSegment]) -> int:

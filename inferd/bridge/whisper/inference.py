@@ -14,6 +14,7 @@ from inferd.bridge.recordings.transcript import (
     RecordingFields,
     TranscriptAnswer,
     ask_transcript,
+    token_fields,
 )
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked, Question
@@ -65,6 +66,7 @@ def ask_inference(form: Form, asked: Asked) -> Question:
         response_format=wanted.response_format,
         has_words=wanted.has_words,
         translates=wanted.translate in TRUE,
+        has_logprobs=wanted.response_format == "verbose_json",
     )
 
 
@@ -114,5 +116,5 @@ def _segment(number: int, segment: TranscriptSegment, temperature: float) -> Fie
         "start": segment.start_ms / 1000,
         "end": segment.end_ms / 1000,
         "temperature": temperature,
-        "no_speech_prob": segment.no_speech or 0.0,
+        **token_fields(segment),
     }

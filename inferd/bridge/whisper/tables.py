@@ -29,8 +29,8 @@ INFERENCE: Final = FieldTable(
         *honoured("temperature", note="0 to 2."),
         *honoured(
             "response_format",
-            note="`json`, `text`, `srt`, `vtt` or `verbose_json`, whose segments have neither "
-            "`tokens` nor `words`. `text` is `text/plain`.",
+            note="`json`, `text`, `srt`, `vtt` or `verbose_json`, whose segments have no "
+            "`words`. `text` is `text/plain`.",
         ),
         *honoured(
             "max_len",

@@ -73,6 +73,9 @@ class TranscriptValidator:
                 f"a segment from {segment.start_ms} to {segment.end_ms} ms, "
                 f"of {self._max_ms} at most"
             )
+        for each in segment.logprobs:
+            if not (math.isfinite(each.logprob) and each.logprob <= 0):
+                return f"a log probability of {each.logprob}"
         return _fault_of_probability(segment.no_speech)
 
 

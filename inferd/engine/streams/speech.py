@@ -22,6 +22,7 @@ from inferd.engine.streams.base import STOP_REASONS_V2, AnswerStream, to_usage_v
 from inferd.errors import InternalError
 from inferd.ipc.worker import Segment, Transcribed, TranscriptEnded
 from inferd.output.utf8 import TextDecoder
+from inferd.wire.responses import Logprob
 
 
 class SpeechStream(AnswerStream[TokenEventV2]):
@@ -80,9 +81,12 @@ class _Texts:
         self._has_begun = False
         self._start_ms: int | None = None
         self._last: Span | None = None
+        self._logprobs: list[Logprob] = []
+        """Of tokens without text so far."""
 
     def of(self, segment: Segment) -> Iterator[Text]:
         self._last = _span(segment)
+        self._logprobs += segment.logprobs
         yield from self._text(self._decoder.feed(segment.text), self._last)
 
     def rest(self) -> Iterator[Text]:
@@ -97,7 +101,8 @@ class _Texts:
         self._start_ms = None if text else span.start_ms
         if text:
             self._has_begun = True
-            yield Text(text, span=span)
+            logprobs, self._logprobs = tuple(self._logprobs), []
+            yield Text(text, logprobs, span=span)
 
 
 def _span(segment: Segment) -> Span:

@@ -9,7 +9,7 @@ from typing import Final
 from inferd.backend.job import SAMPLE_BYTES, TranscribeJob
 from inferd.ipc.worker import AudioNeeded, Failed, Segment, Transcribed, TranscriptEnded
 from inferd.limits.worker import SAMPLE_MAX
-from inferd.wire.responses import Usage
+from inferd.wire.responses import Logprob, Usage
 from inferd.worker.backend import PreparedJob
 
 MOCK_READ_BYTES: Final = 1024 * 1024
@@ -17,6 +17,8 @@ MOCK_READ_BYTES: Final = 1024 * 1024
 TOKENS_PER_S: Final = 50
 """Tokens that a second of audio counts for, as with whisper."""
 LANGUAGE: Final = "en"
+LOGPROB: Final = -0.25
+"""Log probability of each token."""
 
 SpeechOutcome = Transcribed | TranscriptEnded | Failed
 
@@ -113,7 +115,20 @@ class MockTranscription(PreparedJob):
     def _segment(self, number: int) -> Segment:
         times = [min(second * 1000, self._audio_ms) for second in (number, number + 1)]
         text = self._tokens[number].encode()
-        return Segment(text=text, start_ms=times[0], end_ms=times[1], no_speech=0.0)
+        told = Logprob(
+            token=self._tokens[number],
+            id=number,
+            bytes=[*text],
+            logprob=LOGPROB,
+            top_logprobs=[],
+        )
+        return Segment(
+            text=text,
+            start_ms=times[0],
+            end_ms=times[1],
+            no_speech=0.0,
+            logprobs=[told] if self._job.wants_logprobs else [],
+        )
 
     def _end(self, ticket: int) -> TranscriptEnded:
         is_cut = self._n_bytes and self.n_written < len(self._tokens)

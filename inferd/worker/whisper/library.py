@@ -63,6 +63,7 @@ _FUNCTIONS: Final = {
     ),
     "whisper_full_n_tokens_from_state": (_Int, (Handle, _Int)),
     "whisper_full_get_token_id_from_state": (ctypes.c_int32, (Handle, _Int, _Int)),
+    "whisper_full_get_token_p_from_state": (ctypes.c_float, (Handle, _Int, _Int)),
     "whisper_full_get_token_text_from_state": (_Bytes, (Handle, Handle, _Int, _Int)),
 }
 """The functions used: result type and argument types by name."""

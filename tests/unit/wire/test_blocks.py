@@ -28,7 +28,7 @@ NUMBERS = [
 ]
 FLAGS = [
     *("thinking", "stream", "prefill_only", "progress", "translate", "strict"),
-    "describe",
+    *("describe", "speech_logprobs"),
 ]
 OTHERS = [
     *("logit_bias", "stop", "stop_token_ids", "response_format", "tool_choice"),

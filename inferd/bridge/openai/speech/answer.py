@@ -1,7 +1,7 @@
 """Transcripts in OpenAI's forms."""
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -10,7 +10,9 @@ from inferd.bridge.recordings.languages import language_name
 from inferd.bridge.recordings.transcript import (
     FILE_FORMATS,
     FinishedTranscript,
+    RecordingFields,
     TranscriptAnswer,
+    token_fields,
 )
 from inferd.bridge.translation.sse import event
 from inferd.client.transcripts import FORMATS, TranscriptSegment
@@ -30,13 +32,14 @@ SENTENCE_MS: Final = 30_000
 Fields = dict[str, object]
 
 
-def render(
+def render(  # noqa: PLR0913  # what an answer may have
     response_format: str,
     finished: FinishedTranscript,
     *,
     has_words: bool = False,
     has_segments: bool = True,
     is_translation: bool = False,
+    has_logprobs: bool = False,
 ) -> bytes:
     """Return the body of an answer that is not streamed.
 
@@ -46,6 +49,7 @@ def render(
         has_words: whether its segments are words; with ``verbose_json`` they are told.
         has_segments: whether ``verbose_json`` has segments.
         is_translation: whether it was translated to English.
+        has_logprobs: whether ``json`` has those of all tokens.
     """
     transcript = finished.transcript
     if response_format == "text":
@@ -53,6 +57,8 @@ def render(
     if (file_format := FILE_FORMATS.get(response_format)) is not None:
         return FORMATS[file_format].whole("", transcript).encode()
     fields: Fields = {"text": transcript.text, "usage": _duration(finished)}
+    if has_logprobs:
+        fields["logprobs"] = [*_logprobs(transcript.segments)]
     if response_format == "verbose_json":
         fields = {
             "task": "translate" if is_translation else "transcribe",
@@ -72,17 +78,46 @@ def render(
     return msgspec.json.encode(fields)
 
 
-class StreamedTranscript(TranscriptAnswer):
-    """The events of a transcript."""
+def _logprobs(segments: Sequence[TranscriptSegment]) -> Iterator[Fields]:
+    for segment in segments:
+        for token in segment.logprobs or ():
+            yield {
+                "token": token.token,
+                "logprob": token.logprob,
+                "bytes": token.bytes,
+            }
 
-    _has_begun = False
+
+class StreamedTranscript(TranscriptAnswer):
+    """The events of a transcript.
+
+    Args:
+        wanted: the request.
+        render: writes the body; unused.
+        has_logprobs: whether events have those of their tokens.
+    """
+
+    def __init__(
+        self,
+        wanted: RecordingFields,
+        render: Callable[[FinishedTranscript], bytes],
+        *,
+        has_logprobs: bool = False,
+    ) -> None:
+        super().__init__(wanted, render)
+        self._has_begun = False
+        self._has_logprobs = has_logprobs
 
     def _events(self, segment: TranscriptSegment) -> Iterator[bytes]:
         """Yield the text of a segment; together they are the text of the transcript."""
         text = segment.text if self._has_begun else segment.text.lstrip()
         self._has_begun = self._has_begun or bool(text)
         if text:
-            yield _event({"type": "transcript.text.delta", "delta": text})
+            told = self._told([segment])
+            yield _event({"type": "transcript.text.delta", "delta": text, **told})
+
+    def _told(self, segments: Sequence[TranscriptSegment]) -> Fields:
+        return {"logprobs": [*_logprobs(segments)]} if self._has_logprobs else {}
 
     def end(self) -> Iterator[bytes]:
         """Yield the event that ends a stream."""
@@ -91,6 +126,7 @@ class StreamedTranscript(TranscriptAnswer):
             {
                 "type": "transcript.text.done",
                 "text": finished.transcript.text,
+                **self._told(finished.transcript.segments),
                 "usage": _tokens(finished.usage),
             }
         )
@@ -117,6 +153,7 @@ def _joined(words: Sequence[TranscriptSegment]) -> TranscriptSegment:
         end_ms=words[-1].end_ms,
         text="".join(word.text for word in words),
         no_speech=words[0].no_speech,
+        logprobs=[token for word in words for token in word.logprobs or ()],
     )
 
 
@@ -129,7 +166,7 @@ def _word(word: TranscriptSegment) -> Fields:
 
 
 def _segment(number: int, segment: TranscriptSegment, temperature: float) -> Fields:
-    """Return a segment; clients with strict types need all fields, also unknown ones."""
+    """Return a segment; what the daemon does not tell is left out."""
     data = segment.text.encode()
     return {
         "id": number,
@@ -137,11 +174,9 @@ def _segment(number: int, segment: TranscriptSegment, temperature: float) -> Fie
         "start": segment.start_ms / 1000,
         "end": segment.end_ms / 1000,
         "text": segment.text,
-        "tokens": [],
         "temperature": temperature,
-        "avg_logprob": 0.0,
         "compression_ratio": len(data) / len(zlib.compress(data)),
-        "no_speech_prob": segment.no_speech or 0.0,
+        **token_fields(segment),
     }
 
 

@@ -18,6 +18,7 @@ from inferd.bridge.translation.question import Asked, Question
 
 AudioFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 _GRANULARITIES: Final = "timestamp_granularities[]"
+_INCLUDE: Final = "include[]"
 
 
 class TranslationForm(RecordingFields, frozen=True, kw_only=True):
@@ -33,6 +34,7 @@ class TranscriptionForm(TranslationForm, frozen=True, kw_only=True):
         default_factory=list, name=_GRANULARITIES
     )
     stream: bool = False
+    include: list[Literal["logprobs"]] = field(default_factory=list, name=_INCLUDE)
 
 
 def ask_transcription(form: Form, asked: Asked) -> Question:
@@ -46,21 +48,28 @@ def ask_transcription(form: Form, asked: Asked) -> Question:
         raise _needs(_GRANULARITIES, "verbose_json")
     if wanted.stream and wanted.response_format != "json":
         raise _needs("stream", "json")
+    if wanted.include and wanted.response_format != "json":
+        raise _needs(_INCLUDE, "json")
+    has_logprobs = bool(wanted.include)
     rendered = partial(
         render,
         wanted.response_format,
         has_words="word" in wanted.granularities,
         has_segments="segment" in wanted.granularities or not wanted.granularities,
+        has_logprobs=has_logprobs,
     )
-    kind = StreamedTranscript if wanted.stream else TranscriptAnswer
+    answer = TranscriptAnswer(wanted, rendered)
+    if wanted.stream:
+        answer = StreamedTranscript(wanted, rendered, has_logprobs=has_logprobs)
     return ask_transcript(
         form,
         asked,
         wanted,
-        kind(wanted, rendered),
+        answer,
         response_format=wanted.response_format,
         has_words="word" in wanted.granularities,
         is_streamed=wanted.stream,
+        has_logprobs=has_logprobs or wanted.response_format == "verbose_json",
     )
 
 
@@ -79,6 +88,7 @@ def ask_translation(form: Form, asked: Asked) -> Question:
         TranscriptAnswer(wanted, rendered),
         response_format=wanted.response_format,
         translates=True,
+        has_logprobs=wanted.response_format == "verbose_json",
     )
 
 

@@ -22,8 +22,8 @@ _RECORDING: Final = (
     ),
 )
 _FORMATS: Final = (
-    "`json`, `text`, `srt`, `vtt` or `verbose_json`, whose segments have no `tokens`, and 0 as "
-    "`avg_logprob`: the daemon tells neither."
+    "`json`, `text`, `srt`, `vtt` or `verbose_json`, whose segments have the `tokens` of their "
+    "text and the mean of these as `avg_logprob`."
 )
 
 TRANSCRIPTIONS: Final = FieldTable(
@@ -45,7 +45,10 @@ TRANSCRIPTIONS: Final = FieldTable(
             note="Needs the `response_format` `json`. An event for each segment; the usage at "
             "the end is in tokens, 50 for each second of sound.",
         ),
-        *refused("include[]", note="log probabilities of transcripts are not told"),
+        *honoured(
+            "include[]",
+            note="`logprobs`; needs the `response_format` `json`. Those of the tokens of the text.",
+        ),
         *refused(
             "chunking_strategy",
             note="the model itself decides where a part of 30 s ends",

@@ -16,6 +16,8 @@ TICK_MS: Final = 10
 LAST_TEMPERATURE: Final = 1.0
 """Highest temperature of the library's fallback; with a higher start it would try none."""
 
+LEAST_PROBABILITY: Final = 1e-38
+"""Of a token: about the least that a 32-bit float holds."""
 _FREED: Final = -7
 """Return code of the library if it had no memory for a cache and has freed the state."""
 
@@ -30,6 +32,8 @@ class TextToken(NamedTuple):
     id: int
     text: bytes
     """UTF-8; a character may be split over two tokens."""
+    probability: float = 1.0
+    """Above 0."""
 
 
 class Piece(NamedTuple):
@@ -178,8 +182,13 @@ class WhisperState:
             for index in range(n_tokens)
         ]
         text = library.whisper_full_get_token_text_from_state
+        probability = library.whisper_full_get_token_p_from_state
         return [
-            TextToken(token, text(self._model.handle, state, number, index))
+            TextToken(
+                token,
+                text(self._model.handle, state, number, index),
+                _positive(probability(state, number, index)),
+            )
             for index, token in enumerate(ids)
             if token < self._model.first_special
         ]
@@ -189,6 +198,13 @@ class WhisperState:
             self._handle, number
         )
         return min(1.0, max(0.0, found)) if math.isfinite(found) else None
+
+
+def _positive(probability: float) -> float:
+    """Return a probability as one of which there is a logarithm."""
+    if not math.isfinite(probability):
+        return LEAST_PROBABILITY
+    return min(1.0, max(LEAST_PROBABILITY, probability))
 
 
 class _Call:

@@ -1,7 +1,11 @@
 """Buffer of transcribed segments on their way to the daemon."""
 
+import math
+from collections.abc import Iterable
+
 from inferd.ipc.worker import Segment, Transcribed
-from inferd.worker.whisper.transcribe.inference import Piece
+from inferd.wire.responses import Logprob
+from inferd.worker.whisper.transcribe.inference import Piece, TextToken
 
 
 class SegmentBuffer:
@@ -13,9 +17,13 @@ class SegmentBuffer:
     Args:
         ticket: the job's number.
         max_tokens: limit on tokens of the whole text; ``None`` for no limit.
+        wants_logprobs: whether segments have those of their tokens.
     """
 
-    def __init__(self, ticket: int, max_tokens: int | None) -> None:
+    def __init__(
+        self, ticket: int, max_tokens: int | None, *, wants_logprobs: bool = False
+    ) -> None:
+        self._wants_logprobs = wants_logprobs
         self._ticket = ticket
         self._max_tokens = max_tokens
         self._segments: list[Segment] = []
@@ -59,6 +67,9 @@ class SegmentBuffer:
                 start_ms=start_ms,
                 end_ms=self.end_ms,
                 no_speech=piece.no_speech,
+                logprobs=_logprobs(piece.tokens[:n_tokens])
+                if self._wants_logprobs
+                else [],
             )
         )
 
@@ -73,3 +84,16 @@ class SegmentBuffer:
             partial=partial,
             n_bytes_read=self.n_bytes_read,
         )
+
+
+def _logprobs(tokens: Iterable[TextToken]) -> list[Logprob]:
+    return [
+        Logprob(
+            token=token.text.decode(errors="replace"),
+            id=token.id,
+            bytes=[*token.text],
+            logprob=math.log(token.probability),
+            top_logprobs=[],
+        )
+        for token in tokens
+    ]

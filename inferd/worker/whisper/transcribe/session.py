@@ -79,7 +79,11 @@ class TranscriptionSession:
     ) -> None:
         self.speech = speech
         self.thread = thread
-        self.segments = SegmentBuffer(thread.ticket, speech.job.max_tokens)
+        self.segments = SegmentBuffer(
+            thread.ticket,
+            speech.job.max_tokens,
+            wants_logprobs=speech.job.wants_logprobs,
+        )
         self.n_samples_done = 0
         """Samples transcribed so far, counted from the first one."""
         self._model = model

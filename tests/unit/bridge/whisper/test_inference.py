@@ -68,7 +68,6 @@ def test_its_long_form():
         "start": 1.2,
         "end": 4.0,
         "temperature": 0.0,
-        "no_speech_prob": 0.0,
     }
     del found["segments"]
     told = {"task": "transcribe", "language": "german", "duration": 4.0}

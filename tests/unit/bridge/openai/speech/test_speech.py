@@ -83,18 +83,47 @@ def test_the_short_form_has_the_text_and_its_seconds():
 
 
 def test_the_long_form_has_all_that_clients_with_strict_types_need():
-    body = body_of(transcription(("response_format", "verbose_json")), *HEARD, ended())
+    heard = [
+        segment(0, 1200, " Guten Tag.", 0.25, [-0.5, -1.0]),
+        segment(1200, 4000, " <i> & -->\nso", 0.5, [-2.0]),
+    ]
+    asked = transcription(("response_format", "verbose_json"))
+    assert isinstance(asked.request, BlocksRequest)
+    assert asked.request.speech_logprobs
+    body = body_of(asked, *heard, ended())
     found = TranscriptionVerbose.model_validate_json(body, strict=True)
     assert (found.language, found.duration, found.words) == ("german", 4.0, None)
     assert found.segments is not None
-    first, _, last = found.segments
+    first, last = found.segments
+    assert (first.tokens, first.avg_logprob, last.avg_logprob) == ([7, 8], -0.75, -2.0)
     assert (first.id, first.start, first.end, first.no_speech_prob) == (0, 0, 1.2, 0.25)
-    assert (last.id, last.text, last.temperature) == (2, " <i> & -->\nso", 0)
-    body = body_of(translation(("response_format", "verbose_json")), *HEARD, ended())
+    assert (last.id, last.text, last.temperature) == (1, " <i> & -->\nso", 0)
+    body = body_of(translation(("response_format", "verbose_json")), *heard, ended())
     assert TranslationVerbose.model_validate_json(body, strict=True).language == (
         "english"
     )
     assert json.loads(body)["task"] == "translate"
+
+
+def test_nothing_is_made_up_of_tokens_that_the_daemon_does_not_tell():
+    asked = transcription(("response_format", "verbose_json"))
+    [found] = json.loads(body_of(asked, segment(0, 9, " so"), ended()))["segments"]
+    assert not {"tokens", "avg_logprob", "no_speech_prob"} & found.keys()
+
+
+def test_log_probabilities_are_told_to_who_includes_them():
+    heard = [segment(0, 9, " a", None, [-0.5]), segment(9, 20, " b", None, [-1.0])]
+    told = [{"token": "x", "logprob": each, "bytes": [120]} for each in (-0.5, -1.0)]
+    asked = transcription(("include[]", "logprobs"))
+    assert isinstance(asked.request, BlocksRequest)
+    assert asked.request.speech_logprobs
+    assert json.loads(body_of(asked, *heard, ended()))["logprobs"] == told
+    assert "logprobs" not in json.loads(body_of(transcription(), *heard, ended()))
+    streamed = transcription(("include[]", "logprobs"), ("stream", "true")).answer
+    events = b"".join(data for each in heard for data in streamed.add(each))
+    assert b'"delta":"a","logprobs":[{"token":"x","logprob":-0.5' in events
+    list(streamed.add(ended()))
+    assert b'"logprob":-1.0' in b"".join(streamed.end())
 
 
 def test_words_are_told_alone_or_with_sentences():
@@ -193,7 +222,7 @@ def test_tokens_of_a_transcription_that_is_cut_are_those_of_the_sound_so_far():
         ([("response_format", "diarized_json")], "response_format"),
         ([("response_format", "srt"), ("stream", "true")], "stream"),
         ([(WORD, "word")], WORD),
-        ([("include[]", "logprobs")], "include[]"),
+        ([("include[]", "logprobs"), ("response_format", "srt")], "include[]"),
         ([("chunking_strategy", '{"type":"server_vad"}')], "chunking_strategy"),
         ([("known_speaker_names[]", "ada")], "known_speaker_names[]"),
     ],

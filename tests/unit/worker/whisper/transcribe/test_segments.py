@@ -1,3 +1,5 @@
+import math
+
 from hypothesis import given, strategies as st
 
 from inferd.worker.whisper.transcribe.inference import Piece, TextToken
@@ -58,3 +60,16 @@ def test_a_piece_without_text_is_none():
     transcript = SegmentBuffer(1, None)
     transcript.add(piece([], 0, 10), first_ms=0, audio_ms=1000)
     assert not transcript.has_unsent
+
+
+def test_log_probabilities_are_those_of_the_tokens_that_are_told():
+    tokens = (TextToken(7, b"a", 0.5), TextToken(8, b"\xc3", 1.0), TextToken(9, b"b"))
+    heard = Piece(b"a\xc3b", 0, 9, None, tokens)
+    transcript = SegmentBuffer(1, 2, wants_logprobs=True)
+    transcript.add(heard, first_ms=0, audio_ms=9)
+    [segment] = transcript.take().segments
+    told = [(each.id, each.bytes, each.logprob) for each in segment.logprobs]
+    assert told == [(7, [97], math.log(0.5)), (8, [0xC3], 0.0)]
+    silent = SegmentBuffer(1, None)
+    silent.add(heard, first_ms=0, audio_ms=9)
+    assert silent.take().segments[0].logprobs == []
