@@ -2,11 +2,12 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
 
 import msgspec
 import trio
@@ -73,6 +74,15 @@ class DecodedMedium:
         self.close()
 
 
+class _Forked(NamedTuple):
+    """A decoder."""
+
+    pidfd: int
+    """A descriptor of its process."""
+    server: ForkServer
+    """What forked it."""
+
+
 class _UndecodableError(Exception):
     """A file that cannot be decoded; its text says why."""
 
@@ -98,6 +108,9 @@ class MediaDecoders:
         self._files = SharedLimit(MAX_DECODED_FILES, least=MAX_ATTACHMENTS)
         self._forking = trio.Lock()
         self._server: ForkServer | None = None
+        """Forks the next decoder; one that has failed is replaced."""
+        self._n_decoders: Counter[ForkServer] = Counter()
+        """Decoders that run, by the process that forked them and that they end with."""
 
     @property
     def n_running(self) -> int:
@@ -111,9 +124,19 @@ class MediaDecoders:
 
     def close(self) -> None:
         """End all processes."""
-        if self._server is not None:
-            self._server.kill()
-            self._server = None
+        self._replace()
+        for server in self._n_decoders:
+            server.kill()
+
+    def _replace(self) -> None:
+        """Have the next decoder forked by another process; this one ends with its decoders."""
+        server, self._server = self._server, None
+        if server is not None and not self._n_decoders[server]:
+            self._end(server)
+
+    def _end(self, server: ForkServer) -> None:
+        del self._n_decoders[server]
+        server.kill()
 
     async def decode_picture(
         self, data: bytes, *, place: str, principal: str, n_before: int = 0
@@ -234,7 +257,8 @@ class MediaDecoders:
             opened.callback(os.close, report)
             with _closing(writing), Memfd() as source:
                 await _fill(source, data)
-                pidfd = await self._fork(task, (source.fd, target.fd, writing))
+                fds = (source.fd, target.fd, writing)
+                pidfd, server = await self._fork(task, fds)
             opened.callback(os.close, pidfd)
             try:
                 yield pidfd, report
@@ -242,35 +266,46 @@ class MediaDecoders:
                 end_decoder(pidfd)
                 with trio.CancelScope(shield=True):  # the permit is for a process
                     await trio.lowlevel.wait_readable(pidfd)
+                self._n_decoders[server] -= 1
+                if server is not self._server and not self._n_decoders[server]:
+                    self._end(server)
 
-    async def _fork(self, task: DecodeMedium, fds: Sequence[int]) -> int:
-        """Have a process forked; return its descriptor.
+    async def _fork(self, task: DecodeMedium, fds: Sequence[int]) -> _Forked:
+        """Have a process forked.
 
         Raises:
             BridgeError: there is none.
         """
-        pidfd = None
+        forked = None
         deadline = trio.current_time() + FORK_S
         with suppress(OSError), trio.CancelScope(deadline=deadline, shield=True):
             async with self._forking:
-                pidfd = await self._fork_next(task, fds)
-        if pidfd is None:
+                forked = await self._fork_next(task, fds)
+        if forked is None:
             raise _unavailable()
-        return pidfd
+        return forked
 
-    async def _fork_next(self, task: DecodeMedium, fds: Sequence[int]) -> int | None:
+    async def _fork_next(
+        self, task: DecodeMedium, fds: Sequence[int]
+    ) -> _Forked | None:
         if self._server is not None:
             with suppress(OSError):  # it may have ended since
                 return await self._fork_once(task, fds)
         return await self._fork_once(task, fds)
 
-    async def _fork_once(self, task: DecodeMedium, fds: Sequence[int]) -> int | None:
+    async def _fork_once(
+        self, task: DecodeMedium, fds: Sequence[int]
+    ) -> _Forked | None:
         try:
             server = self._server or await self._start()
-            return await server.fork(task, fds)
+            pidfd = await server.fork(task, fds)
         except BaseException:
-            self.close()
+            self._replace()
             raise
+        if pidfd is None:
+            return None
+        self._n_decoders[server] += 1
+        return _Forked(pidfd, server)
 
     async def _start(self) -> ForkServer:
         server = self._server = ForkServer()

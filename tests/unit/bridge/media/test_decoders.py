@@ -352,6 +352,25 @@ async def test_decoders_end_with_the_process_that_forked_them(taken_over):
         os.kill(server_of(taken_over), signal.SIGKILL)  # and the fault is told
 
 
+async def test_a_fork_that_takes_too_long_ends_no_decoder_of_others(
+    taken_over, monkeypatch
+):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(picture, taken_over, b"spin", "a")
+        await eventually(
+            lambda: bool(children(taken_over)) and not taken_over._forking.locked()
+        )
+        os.kill(server_of(taken_over), signal.SIGSTOP)
+        with monkeypatch.context() as patched, pytest.raises(BridgeError) as caught:
+            patched.setattr("inferd.bridge.media.decoders.FORK_S", 0.01)
+            await picture(taken_over, saved(image()), "b")
+        assert caught.value.reason is Reason.UNAVAILABLE
+        assert (await picture(taken_over, saved(image()), "b")).size == (16, 8)
+        assert len(taken_over._n_decoders) == 2
+        nursery.cancel_scope.cancel()
+    assert len(taken_over._n_decoders) == 1
+
+
 async def test_a_bridge_without_the_packages_says_so(tmp_path, monkeypatch):
     program = tmp_path / "bare.py"
     program.write_text(
