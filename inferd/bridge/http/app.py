@@ -30,7 +30,7 @@ from inferd.bridge.http.guard import (
     credential_of,
     preflight_headers,
 )
-from inferd.bridge.http.questions import read_question
+from inferd.bridge.http.questions import lowering, read_question
 from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.token import Scope
@@ -293,10 +293,12 @@ class BridgeApp:
                 n_most,
                 lambda: cost.n_tokens,
                 is_told_late=not isinstance(question.request, BlocksRequest),
-            ):
+            ) as lower:
                 exchange.extra_headers.update(self._limit_headers(caller))
                 async with exchange.ended_by_hang_up():
                     frames = self._daemon.ask(question, caller.principal)
+                    if caller.quota is not None:
+                        frames = lowering(frames, question, lower)
                     await answer(exchange, question, frames, operation.stream)
         finally:
             exchange.n_tokens = cost.n_tokens

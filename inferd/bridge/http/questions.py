@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 
 import trio
@@ -10,9 +12,10 @@ from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.http.form import FormParser
 from inferd.bridge.http.guard import content_type
 from inferd.bridge.translation.api import FormOperation, Operation
-from inferd.bridge.translation.question import Asked, Question
+from inferd.bridge.translation.question import Asked, DaemonFrame, Question
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import SOUND_TOKENS_PER_S, THREADED_BODY_BYTES
+from inferd.wire.responses import ProgressFrame
 
 
 async def read_question(
@@ -57,3 +60,24 @@ async def _read_form(
     form = parser.end()
     longest = math.ceil(settings.max_sound_s * SOUND_TOKENS_PER_S)
     return operation.ask(form, asked), min(len(form.file), longest)
+
+
+async def lowering(
+    batches: AsyncGenerator[Sequence[DaemonFrame], None],
+    question: Question,
+    lower: Callable[[int], None],
+) -> AsyncGenerator[Sequence[DaemonFrame], None]:
+    """Pass frames on; tell what the question may use once its prompt is counted.
+
+    Until then it may be a token for each byte of the body, and a picture's are many.
+    """
+    n_answer = getattr(question.request, "max_tokens", None)
+    async with aclosing(batches):
+        async for frames in batches:
+            for frame in frames:
+                match frame:
+                    case ProgressFrame(total=int(n_prompt)) if n_answer is not None:
+                        lower(n_prompt + n_answer)
+                    case _:
+                        pass
+            yield frames

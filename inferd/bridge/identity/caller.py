@@ -165,8 +165,10 @@ class Callers:
         spent: Callable[[], int],
         *,
         is_told_late: bool = False,
-    ) -> Iterator[None]:
+    ) -> Iterator[Callable[[int], None]]:
         """Reserve tokens of a caller's quota while inside; count those that were used then.
+
+        Yields a function that is told once fewer can be used, as when a prompt is counted.
 
         Args:
             caller: who asks.
@@ -180,14 +182,19 @@ class Callers:
             BridgeError: none are left, or the block raised it.
         """
         if caller.quota is None:
-            yield
+            yield lambda _: None
             return
         self._check_quota(caller)
         name = caller.principal
         n_reserved = self._quota.reserve(name, caller.quota, n_most, time.time())
         n_untold = n_reserved if is_told_late else 0
+
+        def lower(n_most: int) -> None:
+            nonlocal n_reserved
+            n_reserved = self._quota.lower(name, n_reserved, n_most)
+
         try:
-            yield
+            yield lower
             n_untold = 0
         except BridgeError:
             n_untold = 0

@@ -104,6 +104,18 @@ class DailyQuota:
         self._reserved[name] += n_reserved
         return n_reserved
 
+    def lower(self, name: str, n_reserved: int, n_most: int) -> int:
+        """Give back what a request cannot use any more; return what it still reserves.
+
+        Args:
+            name: of the principal.
+            n_reserved: tokens that it has reserved.
+            n_most: tokens that it may use, as is known by now.
+        """
+        n_left = min(n_reserved, n_most)
+        self._reserved[name] -= n_reserved - n_left
+        return n_left
+
     def settle(self, name: str, n_reserved: int, n_tokens: int, now_s: float) -> None:
         """Count the tokens that a request has used in place of those that it reserved."""
         self._begin(now_s)

@@ -406,6 +406,23 @@ async def test_a_quota_is_not_exceeded_by_asking_at_once(tmp_path, autojump_cloc
     assert browser.quota.usage().used == {"bob": 20}
 
 
+@pytest.mark.parametrize(("is_counted", "status"), [(False, 429), (True, 200)])
+async def test_a_prompt_that_is_counted_reserves_no_more_than_it_has(
+    tmp_path, autojump_clock, is_counted, status
+):
+    counted = ProgressFrame(id="r", status="prefill", processed=0, total=11)
+    waited = ProgressFrame(id="r", status="queued", position=1)
+    told = counted if is_counted else waited
+    browser = Browser(tmp_path, ScriptedDaemon(told, 5.0, text("x"), done()))
+    key = browser.token("bob", quota=60)  # fewer than the bytes of the body
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(browser.ask, uid=OTHER, key=key, max_tokens=9))
+        await trio.sleep(1)
+        second = await browser.ask(uid=OTHER, key=key, max_tokens=9)
+        assert second.status == status
+    assert browser.quota.usage().used == {"bob": 20 if is_counted else 10}
+
+
 async def test_the_prompt_of_an_answer_that_is_cut_is_counted(tmp_path, autojump_clock):
     prefill: list[Step] = [
         ProgressFrame(id="r", status="prefill", processed=n, total=700)

@@ -38,6 +38,9 @@ def test_what_is_reserved_is_free_again_at_the_end_of_its_request():
     n_reserved = quota.reserve("ada", 100, 500, NOON)
     assert n_reserved == 100
     assert quota.wait_s("ada", 100, NOON) == RESERVED_RETRY_S
+    n_reserved = quota.lower("ada", n_reserved, 60)
+    assert (n_reserved, quota.left("ada", 100, NOON)) == (60, 40)
+    assert quota.lower("ada", n_reserved, 90) == 60
     quota.settle("ada", n_reserved, 30, NOON)
     assert quota.left("ada", 100, NOON) == 70
 
