@@ -1,7 +1,8 @@
 """Environments of other people's programs, which tests run against the bridge.
 
 Each file of `tools/environments/` lists what one of them installs, with versions and digests; it
-is made in the cache when a test first asks for it.
+is made in the cache when a test first asks for it. One whose programs are npm's has npm itself
+in its file, and what that installs in the directory of the same name.
 
     python -m tools.programs frameworks      # makes it now; says where its Python is
 """
@@ -11,8 +12,10 @@ import hashlib
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +23,8 @@ from tools.packages import ROOT, WHEELS_ALONE, install_pip, pip
 from tools.wheel import cache, say
 
 LISTS: Final = ROOT / "tools" / "environments"
+NODE_FILES: Final = ("package.json", "package-lock.json")
+NODE_OPTIONS: Final = ("--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund")
 STAMP: Final = "inferd-programs"
 KEY_CHARS: Final = 16
 
@@ -37,7 +42,9 @@ def program_python(name: str) -> Path:
         name: of the file in `tools/environments/`, without its end.
     """
     path = LISTS / f"{name}.txt"
-    words = f"{path.read_text()}{sys.version}{platform.machine()}"
+    node_files = [file for each in NODE_FILES if (file := LISTS / name / each).exists()]
+    pinned = "".join(file.read_text() for file in (path, *node_files))
+    words = f"{pinned}{sys.version}{platform.machine()}"
     key = hashlib.sha256(words.encode()).hexdigest()[:KEY_CHARS]
     directory = cache() / "programs" / f"{name}-{key}"
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -54,8 +61,25 @@ def program_python(name: str) -> Path:
                 *("install", "--no-deps", "--require-hashes", *WHEELS_ALONE),
                 *("--requirement", str(path)),
             )
+            if node_files:
+                _add_node_packages(directory, node_files)
             (directory / STAMP).touch()
     return python
+
+
+def _add_node_packages(directory: Path, files: Sequence[Path]) -> None:
+    """Install what a lock file lists, whose digests npm compares, without running any of it."""
+    for file in files:
+        shutil.copy(file, directory)
+    programs = directory / "bin"
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    subprocess.run(
+        [str(programs / "npm"), "ci", *NODE_OPTIONS],
+        cwd=directory,
+        env={**program_environ(), "PATH": path},
+        stdout=sys.stderr,
+        check=True,
+    )
 
 
 def program_environ() -> dict[str, str]:
