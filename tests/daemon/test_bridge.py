@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,11 +177,27 @@ def test_a_refusal_is_the_clients_own_error(client, fields, kind, code):
     assert caught.value.code == code
 
 
+def test_leaving_a_stream_ends_the_request_in_the_daemon(daemon, client):
+    with client.chat.completions.create(
+        model="endless", messages=HI, stream=True, max_tokens=90_000
+    ) as stream:
+        assert next(iter(stream)).choices[0].delta.role == "assistant"
+    assert no_requests(daemon)
+
+
 @LEAVES_GENERATORS
 async def test_the_async_client_runs_on_trio(bridge):
     async with bridge.async_client() as client:
-        found = await client.chat.completions.create(model="hello", messages=HI)
+        ask = partial(client.chat.completions.create, messages=HI, tools=[WEATHER])
+        message = (await ask(model="caller")).choices[0].message
+        results = [
+            {"role": "tool", "tool_call_id": call.id, "content": "12 °C"}
+            for call in message.tool_calls
+        ]
+        found = await ask(model="hello", messages=[*HI, message, *results])
         assert found.choices[0].message.content == "Hello wörld"
+        vectors = await client.embeddings.create(model="hello", input=["a", "b"])
+        assert len(vectors.data) == 2
         stream = await client.chat.completions.create(
             model="hello", messages=HI, stream=True
         )

@@ -6,6 +6,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+import trio
 from pydantic import BaseModel
 
 from tests.daemon.bridge import BridgeProcess, bridge_to, no_requests
@@ -138,6 +139,49 @@ def test_leaving_a_message_ends_the_request_in_the_daemon(daemon, claude):
     ) as stream:
         assert next(iter(stream.text_stream)) == "x"
     assert no_requests(daemon)
+
+
+async def test_the_async_client_streams_calls_and_is_cancelled(daemon, bridge):
+    async with anthropic.AsyncAnthropic(
+        base_url=bridge.address, api_key="none", max_retries=0
+    ) as claude:
+        asked: Any = {"max_tokens": 99, "tools": [TOOL]}
+        async with claude.messages.stream(
+            model="caller", messages=HI, **asked
+        ) as stream:
+            first = await stream.get_final_message()
+        results = [
+            {"type": "tool_result", "tool_use_id": block.id, "content": "12 °C"}
+            for block in first.content
+            if block.type == "tool_use"
+        ]
+        said: Any = [
+            {"role": "assistant", "content": first.content},
+            {"role": "user", "content": results},
+        ]
+        again = await claude.messages.create(
+            model="hello", messages=[*HI, *said], **asked
+        )
+        assert (len(results), again.content[0].text) == (2, "Hello wörld")
+        async with claude.messages.stream(
+            model="endless", max_tokens=90_000, messages=HI
+        ) as stream:
+            with trio.CancelScope() as scope:
+                async for text in stream.text_stream:
+                    assert text == "x"
+                    scope.cancel()
+        assert scope.cancelled_caught
+    assert no_requests(daemon)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_the_async_client_streams_a_response(bridge):
+    async with bridge.async_client() as client:
+        stream = await client.responses.create(model="hello", input="hi", stream=True)
+        kinds = [each.type async for each in stream]
+        whole = await client.responses.create(model="hello", input="hi")
+    assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
+    assert whole.output_text == "Hello wörld"
 
 
 def test_a_response_is_streamed_and_its_calls_go_round(client):

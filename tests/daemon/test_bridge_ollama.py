@@ -165,13 +165,21 @@ def test_leaving_a_stream_ends_the_request_in_the_daemon(daemon, client):
     assert no_requests(daemon)
 
 
-async def test_the_async_client_streams_and_is_cancelled(daemon, bridge):
+async def test_the_async_client_streams_calls_and_is_cancelled(daemon, bridge):
     async with ollama.AsyncClient(bridge.address) as client:
         parts = [
             part.message.content
             async for part in await client.chat("hello", HI, stream=True)
         ]
         assert "".join(parts) == "Hello wörld"
+        first = (await client.chat("caller", HI, tools=[weather])).message
+        results = [
+            {"role": "tool", "tool_name": call.function.name, "content": "12 °C"}
+            for call in first.tool_calls
+        ]
+        again = await client.chat("hello", [*HI, first, *results])
+        assert (len(results), again.message.content) == (2, "Hello wörld")
+        assert len((await client.embed("hello", ["a", "b"])).embeddings) == 2
         stream = await client.chat(
             "endless", HI, stream=True, options={"num_predict": -1}
         )

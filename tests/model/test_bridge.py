@@ -24,6 +24,12 @@ class Place(BaseModel):
     degrees: int = Field(ge=0, le=9)
 
 
+class City(BaseModel):
+    """One with nothing that Anthropic's client says in words alone."""
+
+    city: Literal["London", "Paris"]
+
+
 @pytest.fixture(scope="module")
 def bridge(shortened_chat) -> Iterator[BridgeProcess]:
     """A bridge to a daemon with a model that has one layer."""
@@ -47,6 +53,15 @@ def test_an_answer_is_parsed_into_the_type_that_was_asked_for(client):
     place = found.choices[0].message.parsed
     assert isinstance(place, Place)
     assert found.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_an_async_client_parses_it_as_well(bridge):
+    async with bridge.async_client() as client:
+        found = await client.chat.completions.parse(
+            model="chat", messages=ASK, response_format=Place, max_tokens=64
+        )
+    assert isinstance(found.choices[0].message.parsed, Place)
 
 
 def test_a_strict_tool_is_called_with_what_its_schema_allows(client):
@@ -94,6 +109,17 @@ def test_reasoning_of_a_model_that_has_none_is_refused(client):
         "unsupported_parameter",
         "reasoning_effort",
     )
+
+
+async def test_a_message_is_parsed_into_the_type_that_was_asked_for(bridge):
+    asked: Any = {"model": "chat", "max_tokens": 64, "messages": ASK}
+    given: Any = {"base_url": bridge.address, "api_key": "none", "max_retries": 0}
+    with anthropic.Anthropic(**given) as claude:
+        one = claude.messages.parse(**asked, output_format=City).parsed_output
+    async with anthropic.AsyncAnthropic(**given) as claude:
+        found = await claude.messages.parse(**asked, output_format=City)
+    assert isinstance(one, City)
+    assert isinstance(found.parsed_output, City)
 
 
 def test_a_stream_of_a_message_begins_with_the_tokens_of_its_prompt(bridge):

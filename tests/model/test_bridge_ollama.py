@@ -50,6 +50,14 @@ def test_an_answer_has_the_form_that_was_asked_for(client):
     assert (found.done_reason, found.prompt_eval_count > 0) == ("stop", True)
 
 
+async def test_an_async_client_asks_for_a_form_as_well(bridge):
+    async with ollama.AsyncClient(bridge.address) as client:
+        found = await client.chat(
+            "chat", ASK, format=Warm.model_json_schema(), options={"num_predict": 64}
+        )
+    assert Warm.model_validate_json(found.message.content).degrees < 10
+
+
 def test_tokens_have_their_log_probabilities(client):
     found = client.generate(
         "chat",
