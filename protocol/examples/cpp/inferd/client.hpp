@@ -45,8 +45,8 @@ inline constexpr std::size_t kMaxInFlight = 16;
 /// Requests whose onComplete is due. Over that, because nobody calls poll(), a request is
 /// not even refused: its handle is 0 and nothing is called.
 inline constexpr std::size_t kMaxUnpolled = 1024;
-/// Bytes of tokens that wait for poll(), each with what it takes to queue it. Over that
-/// nothing is received, so that the kernel and then the daemon hold the rest.
+/// Bytes of tokens and answers that wait for poll(), each with what it takes to queue it.
+/// Over that nothing is received, so that the kernel and then the daemon hold the rest.
 inline constexpr std::size_t kMaxUnpolledBytes = std::size_t{4} << 20;
 /// Milliseconds between two tries where a descriptor cannot tell when there is something.
 inline constexpr int kRetryMs = 2;
@@ -62,7 +62,7 @@ struct Event {
   Outcome outcome;
   Clock::time_point at{};
 
-  std::size_t bytes() const { return is_token ? sizeof(Event) + token.size() : 0; }
+  std::size_t bytes() const { return sizeof(Event) + token.size() + outcome.text.size(); }
 };
 
 /// What a request has in the program that asked.
@@ -258,6 +258,7 @@ class Engine {
     Event event;
     event.handle = handle;
     event.outcome = std::move(outcome);
+    n_unpolled_bytes_ += event.bytes();
     events_.push_back(std::move(event));
   }
 
