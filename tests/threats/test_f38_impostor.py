@@ -20,7 +20,8 @@ from inferd.wire.commands import Command
 from inferd.wire.requests import ChatMessage, EmbedRequest, GenerateRequest
 from tests.daemon.configuration import clean_environ
 from tests.daemon.users import needs_root
-from tests.examples.clients import LANGUAGES, Client
+from tests.examples.built import HEADERS, built
+from tests.examples.clients import COMMAND_S, LANGUAGES, Client
 from tests.fakes.impostor import STRANGER_UID, impostor
 
 pytestmark = [pytest.mark.slow, needs_root]
@@ -221,6 +222,30 @@ def test_whom_one_names_may_answer_by_any_uid_there_is(short_dir, uid):
     os.chown(short_dir, uid, -1)
     with impostor(short_dir, surfaces.INFER.socket, uid=uid):
         sync.connect(surfaces.INFER.socket, short_dir, trusted_uids=[uid]).close()
+
+
+@pytest.fixture(scope="module")
+def program():
+    """The example in C++; it is found before a test leaves no place to look for it."""
+    return built("g++", HEADERS / "chat.cpp", "plain")
+
+
+def test_the_client_in_cpp_sends_nothing_to_an_impostor(program, nowhere):
+    with impostor(nowhere, *LEAVES) as seen:
+        refused = subprocess.run(
+            [program, nowhere],
+            env=clean_environ(),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+    assert seen.heard == b""
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"Connection refused: uid {STRANGER_UID} listens; to trust it, "
+        f"set INFERD_TRUST_UID={STRANGER_UID}\n"
+    )
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
