@@ -1,6 +1,7 @@
 """The client of the daemon, against a socket that follows a script."""
 
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
@@ -38,9 +39,12 @@ async def listening(
     directory: Path, leaf: str, follow: Dialogue
 ) -> AsyncIterator[None]:
     """Answer the first line of each connection as ``follow`` does."""
-    with trio.socket.socket(trio.socket.AF_UNIX) as sock:
-        await sock.bind(str(directory / leaf))
-        sock.listen()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(
+        str(directory / leaf)
+    )  # trio's takes a thread, and virtual time jumps
+    listener.listen()
+    with trio.socket.from_stdlib_socket(listener) as sock:
 
         async def serve(stream: trio.SocketStream) -> None:
             with trio.move_on_after(90):
