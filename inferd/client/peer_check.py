@@ -10,17 +10,16 @@ user; the checked socket is held open by ``O_PATH``, and the client connects to 
 import os
 import pwd
 import re
-import socket
 import stat
-import struct
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from inferd.client.exchange import ClientError
 from inferd.paths import SYSTEM_DIRECTORY
+from inferd.peer_credentials import ConnectedSocket, credentials_of, overflow_uid
 
 TRUST_VARIABLE: Final = "INFERD_TRUST_UID"
 """The environment variable with additional trusted uids, separated by commas."""
@@ -29,10 +28,7 @@ SERVICE_USER: Final = "inferd"
 ROOT_UID: Final = 0
 
 _UID: Final = re.compile("[0-9]{1,10}")
-_UCRED: Final = struct.Struct("iII")
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-_OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
-_USUAL_OVERFLOW_UID: Final = 65534
 
 
 class UntrustedServerError(ClientError):
@@ -48,13 +44,6 @@ class UntrustedServerError(ClientError):
         self.uid = uid
         hint = hint or f"To trust this uid, set {TRUST_VARIABLE}={uid}"
         super().__init__(f"{path}: {reason}; nothing was sent. {hint}")
-
-
-class ConnectedSocket(Protocol):
-    """A connected socket of the standard library or of trio."""
-
-    def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes:
-        """Read a socket option."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +143,7 @@ class PeerCheck:
 
 def uid_of(sock: ConnectedSocket) -> int:
     """Return the uid at the other end of a Unix socket, by the kernel's word."""
-    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    _, uid, _ = _UCRED.unpack(data)
-    return int(uid)
+    return credentials_of(sock).uid
 
 
 def trusted_uids_from(environ: Mapping[str, str]) -> frozenset[int]:
@@ -170,14 +157,6 @@ def trusted_uids_from(environ: Mapping[str, str]) -> frozenset[int]:
     if not all(map(_UID.fullmatch, uids)):
         raise ClientError(f"{TRUST_VARIABLE} is not a list of uids: {words!r}")
     return frozenset(map(int, uids))
-
-
-def overflow_uid() -> int:
-    """Return the uid that the kernel reports for users of other user namespaces."""
-    try:
-        return int(_OVERFLOW_UID.read_text())
-    except (OSError, ValueError):  # no /proc
-        return _USUAL_OVERFLOW_UID
 
 
 def _service_uids(path: Path) -> frozenset[int]:

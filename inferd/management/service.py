@@ -13,7 +13,7 @@ from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.client.asynchronous import command
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.peer_check import overflow_uid, uid_of
+from inferd.client.peer_check import uid_of
 from inferd.errors import FrameTooLargeError
 from inferd.limits.bridge import (
     HELPER_REQUEST_BYTES,
@@ -26,6 +26,7 @@ from inferd.management.pulling import PullTask
 from inferd.management.pulls import pull_frames
 from inferd.management.shares import HelperShares
 from inferd.management.store import managed_model, managed_models, remove_model
+from inferd.peer_credentials import overflow_uid
 from inferd.terminal import escape
 from inferd.wire.codec import DECODE_FAILURES
 from inferd.wire.commands import Command, Reply

@@ -15,18 +15,17 @@ from typing import Final
 
 import trio
 
+from inferd import peer_credentials
 from inferd.backend.job import NO_UID
+from inferd.peer_credentials import credentials_of
 from inferd.server.identity.mapping import Identities, Identity
 
-_UCRED = struct.Struct("iII")
 _SO_PEERGROUPS: Final = 59  # of asm-generic/socket.h; Python has no name for it
 _GID: Final = struct.Struct("I")
 _GROUPS_BYTES: Final = 1024
 """Room for 256 groups, as many as Python asks the kernel for at once."""
 
 _UID_MAP: Final = Path("/proc/self/uid_map")
-_OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
-_USUAL_OVERFLOW_UID: Final = 65534
 _N_UIDS: Final = 2**32 - 1
 _overflow_ids = itertools.count(1)
 
@@ -73,8 +72,7 @@ def peer_of(stream: trio.SocketStream | socket.socket, identities: Identities) -
         identities: maps its credentials to a user.
     """
     sock = stream if isinstance(stream, socket.socket) else stream.socket
-    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    pid, uid, gid = _UCRED.unpack(data)
+    pid, uid, gid = credentials_of(sock)
     if uid == overflow_uid():
         return Peer(pid, uid, gid, next(_overflow_ids))
     identity = identities.of(uid, gid)
@@ -87,8 +85,7 @@ def overflow_uid() -> int | None:
     """Return the uid of users not mapped into our namespace; ``None`` if all are."""
     if _maps_everybody(_read(_UID_MAP)):
         return None
-    uid = _read(_OVERFLOW_UID).strip()
-    return int(uid) if uid else _USUAL_OVERFLOW_UID
+    return peer_credentials.overflow_uid()
 
 
 def _maps_everybody(uid_map: str) -> bool:

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from inferd import peer_credentials
 from inferd.client import peer_check
 from inferd.client.exchange import ClientError
 from inferd.client.peer_check import (
     PeerCheck,
     UntrustedServerError,
-    overflow_uid,
     trusted_uids_from,
 )
+from inferd.peer_credentials import overflow_uid
 
 OTHER = 64_321
 SERVICE = 64_322
@@ -82,7 +83,7 @@ def test_the_overflow_uid_has_to_be_given_explicitly(monkeypatch):
 
 
 def test_without_proc_that_uid_is_the_usual_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(peer_check, "_OVERFLOW_UID", tmp_path / "none")
+    monkeypatch.setattr(peer_credentials, "_OVERFLOW_UID", tmp_path / "none")
     assert overflow_uid() == 65534
 
 

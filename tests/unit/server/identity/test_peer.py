@@ -61,9 +61,12 @@ def namespace(monkeypatch, tmp_path):
     """Pretend to be in one of a map, with a uid for those who are not in it."""
 
     def enter(uid_map: str | None, kernels_uid: str | None = "65534\n"):
-        for name, text in (("_UID_MAP", uid_map), ("_OVERFLOW_UID", kernels_uid)):
+        for module, name, text in (
+            ("server.identity.peer", "_UID_MAP", uid_map),
+            ("peer_credentials", "_OVERFLOW_UID", kernels_uid),
+        ):
             path: Path = tmp_path / name
-            monkeypatch.setattr(f"inferd.server.identity.peer.{name}", path)
+            monkeypatch.setattr(f"inferd.{module}.{name}", path)
             if text is not None:
                 path.write_text(text)
         overflow_uid.cache_clear()
