@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
+import h11
 import pytest
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
@@ -18,6 +19,7 @@ from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.connection import HttpConnection
 from inferd.bridge.http.guard import HeadRules
+from inferd.bridge.http.parser import RequestParser
 from inferd.bridge.http.server import HttpServer, _hypercorn_config
 from inferd.bridge.identity.caller import Callers, HttpPeer
 from inferd.bridge.identity.token_file import ApiTokens
@@ -151,6 +153,11 @@ AMBIGUOUS = {
     "chunk extension with LF": post(
         b"Transfer-Encoding: chunked", body=b"2;\nxx\r\nab\r\n" + CHUNKS
     ),
+    "LF alone": b"POST /health HTTP/1.1\nHost: localhost\nContent-Length: 0\n\n" + CHAT,
+    "LF in a header": post(b"X: y\nContent-Length: 0"),
+    "LF at the end": request(
+        b"POST /health HTTP/1.1", b"Content-Length: 0\n", body=CHAT
+    ),
     "chunk without its end": post(
         b"Transfer-Encoding: chunked", body=b"2\r\nabXX" + CHUNKS
     ),
@@ -161,7 +168,6 @@ AMBIGUOUS = {
 }
 ONE_WAY = {
     "obs-fold": post(b"X: y", b" Content-Length: 0", body=b""),
-    "LF alone": b"POST /health HTTP/1.1\nHost: localhost\nContent-Length: 0\n\n",
     "chunk extension": post(b"Transfer-Encoding: chunked", body=b"0;a=b\r\n\r\n"),
 }
 """What the parser reads in one way, which the standard allows."""
@@ -243,3 +249,21 @@ async def test_a_name_with_line_ends_is_no_header(short_dir, autojump_clock):
 async def test_who_may_not_ask_makes_the_bridge_read_no_body(short_dir, autojump_clock):
     [found] = await answers_to(CHAT, short_dir, is_own=False)
     assert found[:3] == b"401"
+
+
+async def test_lf_alone_is_found_in_any_pieces_and_not_in_bodies(
+    short_dir, autojump_clock
+):
+    body = b'{\n"a":\n1}'
+    head = b"Content-Length: %d" % len(body)
+    good = request(b"POST /v1/chat/completions HTTP/1.1", head, body=body)
+    lines = b"GET /health HTTP/1.1\r\nHost: localhost\n\r\n"
+    first, *more = await answers_to(good + good + lines, short_dir)
+    assert (first[:3], [each[:3] for each in more]) == (b"400", [b"400", b"400"])
+    assert b"a" in first
+    assert b"no request of HTTP/1.1" in more[-1]
+    parser = RequestParser(4096)
+    with pytest.raises(h11.RemoteProtocolError, match="LF alone"):
+        for each in lines:
+            parser.receive_data(bytes([each]))
+            parser.next_event()

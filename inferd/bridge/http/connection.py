@@ -21,6 +21,7 @@ from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent
 
 from inferd.bridge.apis import api_of
 from inferd.bridge.http.endpoint import failure_headers
+from inferd.bridge.http.parser import RequestParser, head_bytes
 from inferd.bridge.identity.caller import HttpPeer
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.config.bridge import BridgeSettings
@@ -35,8 +36,6 @@ from inferd.limits.bridge import (
 
 _HEAD_TOO_LARGE: Final = 431
 """HTTP's number."""
-_HEAD_MARKS: Final = 4
-"""Bytes of a header besides its name and value, and of a line besides its two words."""
 _TURNS: Final = 2
 """Turns of the event loop in which what the kernel has received is read."""
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
@@ -81,7 +80,7 @@ class PlainProtocol(H11Protocol):
             headers=headers,
             http_version=request.http_version,
         )
-        if _head_bytes(plain) <= self.config.h11_max_incomplete_size:
+        if head_bytes(plain) <= self.config.h11_max_incomplete_size:
             await super()._create_stream(plain)
             return
         await self._send_error_response(_HEAD_TOO_LARGE)  # it came in one piece
@@ -122,11 +121,6 @@ class PlainProtocol(H11Protocol):
         with trio.move_on_after(CLOSE_S):
             await super()._close_stream()
         self.stream = None
-
-
-def _head_bytes(request: h11.Request) -> int:
-    pairs = [(request.method, request.target), *request.headers]
-    return sum(len(first) + len(last) + _HEAD_MARKS for first, last in pairs)
 
 
 async def take(lock: trio.Lock) -> None:
@@ -210,6 +204,8 @@ class HttpConnection:
                     server=None,
                     send=self._act,
                 )
+                most = self._config.h11_max_incomplete_size
+                self._protocol.connection = RequestParser(most)
                 group.spawn(self._close_when_terminated)
                 self._expect(is_idle=True)
                 await self._read_and_parse()
