@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -111,6 +112,27 @@ def bridge_to(daemon: DaemonProcess, *options: str) -> Iterator[BridgeProcess]:
         yield bridge
     finally:
         bridge.finish()
+
+
+@contextmanager
+def helper_of(daemon: DaemonProcess) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a helper beside a daemon, with a store of its own."""
+    words = ("bridge", "helper", "--config", str(daemon.config_file))
+    with (daemon.scratch / "helper.stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "inferd", *words],
+            env={**clean_environ(), "INFERD_MODELS": str(daemon.scratch / "models")},
+            stderr=stderr,
+        )
+    try:
+        assert eventually((daemon.directory / "bridge_helper.sock").exists)
+        yield process
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+        assert not (daemon.directory / "bridge_helper.sock").exists()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def command(daemon: DaemonProcess, *words: str) -> subprocess.CompletedProcess[str]:

@@ -2,19 +2,15 @@
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.daemon.bridge import BridgeProcess, bridge_to, command
-from tests.daemon.configuration import clean_environ
+from tests.daemon.bridge import BridgeProcess, bridge_to, command, helper_of
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import PATIENCE_S, DaemonProcess, eventually, mock
+from tests.daemon.harness import DaemonProcess, mock
 from tests.unit.models.store.stores import add_model, open_store
 
 pytestmark = pytest.mark.slow
@@ -34,27 +30,6 @@ def daemon() -> Iterator[DaemonProcess]:
                 '[bridge_helper]\nallow = ["list", "remove", "status", "load"]\n'
             )
         yield made.start()
-
-
-@contextmanager
-def helper_of(daemon: DaemonProcess) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a helper beside a daemon, with a store of its own."""
-    words = ("bridge", "helper", "--config", str(daemon.config_file))
-    with (daemon.scratch / "helper.stderr").open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "inferd", *words],
-            env={**clean_environ(), "INFERD_MODELS": str(daemon.scratch / "models")},
-            stderr=stderr,
-        )
-    try:
-        assert eventually((daemon.directory / "bridge_helper.sock").exists)
-        yield process
-        process.terminate()
-        assert process.wait(PATIENCE_S) == 0
-        assert not (daemon.directory / "bridge_helper.sock").exists()
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
