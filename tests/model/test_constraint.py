@@ -266,7 +266,6 @@ GRAMMARS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAMMARS)
-@pytest.mark.alone
 def test_no_grammar_takes_long_to_compile_or_for_a_token(walker, name):
     began_at = time.thread_time()
     try:
