@@ -13,8 +13,8 @@ setup:
 demo: setup
 	@$(BIN)/inferd demo
 
-# More processes than cores: many tests wait for a process or a bound.
-WORKERS ?= 3
+# Twice as many processes as cores: many tests wait for a process or a bound.
+WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --dist worksteal
 ELSEWHERE := root or systemd or short_version
 # The others of sixteen thousand need not be collected again.
