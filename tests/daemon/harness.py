@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
+from tests.daemon import forked_workers
 from tests.daemon.activation import HeldSockets
 from tests.daemon.configuration import Config, clean_environ, llamacpp, mock, to_toml
 from tests.daemon.connection import (
@@ -373,7 +374,11 @@ class DaemonProcess:
 @cache
 def preloaded() -> Preloaded:
     """Give the process that daemons are forks of; it ends with ours."""
-    return Preloaded(clean_environ(), DAEMON)
+    environ = clean_environ()
+    workers = Preloaded(
+        {**environ, "OPENBLAS_NUM_THREADS": "1"}, forked_workers.MODULES
+    )
+    return Preloaded(environ, DAEMON, workers)
 
 
 def _accepts(path: Path) -> bool:

@@ -5,6 +5,8 @@ start hundreds. What is forked has run nothing of the daemon's; in a fork `infer
 its command line on, in a process of its own, with the environment, directory and stderr that
 it is given.
 
+The workers and preparers of such a daemon are forks, too: `forked_workers.py`.
+
 What this leaves out is the interpreter's own start. `test_activation.py`, `test_readme.py`,
 `test_cli.py`, `test_log.py` and all that set variables of Python's start the command itself.
 """
@@ -30,8 +32,12 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 PROGRAM: Final = "inferd"
+FORKS: Final = ("inferd-forks",)
+"""What the process is called that workers of one daemon are forks of."""
 COMMAND: Final = (sys.executable, "-m", PROGRAM)
-DAEMON: Final = ("inferd.cli.commands.serve", "inferd.app")
+DAEMON: Final = (
+    *("inferd.cli.commands.serve", "inferd.app", "tests.daemon.forked_workers"),
+)
 """What the daemon imports before it does anything of its own."""
 BRIDGE: Final = (
     *("inferd.cli.commands.bridge", "inferd.bridge.http.listen"),
@@ -41,11 +47,20 @@ BRIDGE: Final = (
 DOCTOR: Final = ("inferd.cli.commands.doctor",)
 """And what the doctor does."""
 
+CLIENTS: Final = (
+    *("inferd.cli.commands.generate", "inferd.cli.commands.transcribe"),
+    *("inferd.cli.commands.status", "inferd.cli.commands.reload"),
+)
+"""And what commands do that ask a daemon."""
+
 MAX_BYTES: Final = 1 << 17
 """Bytes of one order: a command line and an environment."""
 
 ROOM: Final = "-" * 4096
 """The last argument of the process that forks: room for the command line of a fork."""
+
+ROOM_VARIABLE: Final = "INFERD_TEST_ROOM"
+"""The variable of that process with room for the environment of a fork."""
 
 READ_AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ")
 """How variables begin that only the start of a process, or of the interpreter, reads."""
@@ -59,8 +74,11 @@ ROOT: Final = Path(__file__).parents[2]
 class ForkedProcess:
     """A process that another one than ours is the parent of, as `subprocess.Popen` is."""
 
-    def __init__(self, pid: int, ended: socket.socket) -> None:
+    def __init__(
+        self, pid: int, ended: socket.socket, forks: "ForkedProcess | None" = None
+    ) -> None:
         self.pid = pid
+        self._forks = forks
         self.returncode: int | None = None
         self._ended = ended
 
@@ -95,6 +113,8 @@ class ForkedProcess:
         ):
             self.returncode = int(self._ended.recv(MAX_BYTES))
             self._ended.close()
+            if self._forks is not None:
+                self._forks.wait()
         return self.returncode
 
 
@@ -104,10 +124,18 @@ class Preloaded:
     Args:
         environ: its environment.
         modules: that it imports.
+        workers: the process that workers of daemons are forks of; without one, daemons
+            start them as ever.
     """
 
-    def __init__(self, environ: Mapping[str, str], modules: Sequence[str]) -> None:
-        self._read = _read_at_start(environ)
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        modules: Sequence[str],
+        workers: "Preloaded | None" = None,
+    ) -> None:
+        self._workers = workers
+        self._read = read_at_start(environ)
         self._orders, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -115,7 +143,7 @@ class Preloaded:
                     *(sys.executable, "-m", "tests.daemon.preloaded"),
                     *(str(theirs.fileno()), *modules, ROOM),
                 ],
-                env=environ,
+                env={**environ, ROOM_VARIABLE: ROOM},
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -125,7 +153,7 @@ class Preloaded:
 
     def fits(self, environ: Mapping[str, str]) -> bool:
         """Tell whether a fork can be as a process that starts with this environment."""
-        return _read_at_start(environ) == self._read
+        return read_at_start(environ) == self._read
 
     def start(
         self,
@@ -133,6 +161,7 @@ class Preloaded:
         environ: Mapping[str, str],
         stderr: int,
         stdout: int | None = None,
+        cwd: Path | None = None,
     ) -> ForkedProcess:
         """Start what a command starts, one of ``COMMAND``, in such an environment.
 
@@ -141,13 +170,31 @@ class Preloaded:
             environ: its environment, one that ``fits``.
             stderr: descriptor of its stderr.
             stdout: and of its stdout; without one, what it prints is lost.
+            cwd: its directory; by default ours.
         """
-        order = json.dumps([[*command], {**environ}, os.fspath(Path.cwd())]).encode()
+        outputs = [stderr, *([] if stdout is None else [stdout])]
+        order = [[*command], {**environ}, os.fspath(cwd or Path.cwd())]
+        if self._workers is None:
+            return self._fork(order, outputs)
+        of_daemon, of_forks = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with of_daemon, of_forks:
+            theirs = [[*FORKS], *order[1:]]
+            forks = self._workers._fork(theirs, [stderr], of_forks.fileno())
+            return self._fork(order, outputs, of_daemon.fileno(), forks)
+
+    def _fork(
+        self,
+        order: Sequence[object],
+        outputs: Sequence[int],
+        orders: int | None = None,
+        forks: ForkedProcess | None = None,
+    ) -> ForkedProcess:
+        message = json.dumps([*order, orders is not None]).encode()
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            fds = [theirs.fileno(), stderr, *([] if stdout is None else [stdout])]
-            socket.send_fds(self._orders, [order], fds)
-        return ForkedProcess(int(ours.recv(MAX_BYTES)), ours)
+            fds = [theirs.fileno(), *([] if orders is None else [orders]), *outputs]
+            socket.send_fds(self._orders, [message], fds)
+        return ForkedProcess(int(ours.recv(MAX_BYTES)), ours, forks)
 
     def run(
         self, command: Sequence[str], environ: Mapping[str, str]
@@ -166,7 +213,8 @@ class Preloaded:
         self._process.wait()
 
 
-def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
+def read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables that a process reads when it starts."""
     return {
         name: value for name, value in environ.items() if name.startswith(READ_AT_START)
     }
@@ -184,6 +232,8 @@ class Forks:
 
     def __init__(self, orders: socket.socket) -> None:
         self._orders = orders
+        self.orders_of_workers: int | None = None
+        """In a fork, the socket that a daemon orders its workers at, or its other end."""
         self._looks = selectors.DefaultSelector()
         self._looks.register(orders, selectors.EVENT_READ)
 
@@ -202,7 +252,7 @@ class Forks:
         return None
 
     def _obey(self) -> Sequence[str] | None:
-        order, fds, _, _ = socket.recv_fds(self._orders, MAX_BYTES, 3)
+        order, fds, _, _ = socket.recv_fds(self._orders, MAX_BYTES, 4)
         if not order:
             self._looks.unregister(self._orders)
             self._orders.close()
@@ -233,25 +283,39 @@ class Forks:
             for each in key.data[1:] if key.data is not None else [self._orders]:
                 each.close()
         self._looks.close()
+        command, environ, cwd, has_orders = json.loads(order)
+        if has_orders:
+            self.orders_of_workers, *outputs = outputs
         for fd, stream in zip(outputs, (sys.stderr, sys.stdout), strict=False):
             os.dup2(fd, stream.fileno())
             os.close(fd)
-        command, environ, cwd = json.loads(order)
+        stdout: Any = sys.stdout
+        stdout.reconfigure(line_buffering=stdout.isatty())
         os.environ.clear()
         os.environ.update(environ)
         os.chdir(cwd)
-        _be_called(command)
+        be_called(command, {})
         _reseed()
         return [*command]
 
 
-def _be_called(command: Sequence[str]) -> None:
-    """Have ``/proc`` tell another command line: what holds a lock is known by it."""
+def be_called(command: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Have ``/proc`` tell another command line: what holds a lock is known by it.
+
+    Args:
+        command: that command line.
+        environ: what ``/proc`` tells of the environment.
+    """
     stat = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
-    start, end = int(stat[45]), int(stat[46])
-    words = b"\0".join(map(os.fsencode, command))
-    assert len(words) < end - start
-    ctypes.memmove(start, words.ljust(end - start, b"\0"), end - start)
+    variables = [f"{name}={value}" for name, value in environ.items()]
+    _overwrite(int(stat[45]), int(stat[46]), command)
+    _overwrite(int(stat[47]), int(stat[48]), variables)
+
+
+def _overwrite(start: int, end: int, words: Sequence[str]) -> None:
+    written = b"\0".join(map(os.fsencode, words))
+    assert len(written) < end - start
+    ctypes.memmove(start, written.ljust(end - start, b"\0"), end - start)
 
 
 def _reseed() -> None:
@@ -267,11 +331,29 @@ def _preload(fd: int, modules: Sequence[str]) -> Sequence[str] | None:
         import_module(module)
     gc.freeze()
     gc.enable()
-    return Forks(socket.socket(fileno=fd)).serve()
+    forks = Forks(socket.socket(fileno=fd))
+    command = forks.serve()
+    if forks.orders_of_workers is not None:
+        forked_workers: Any = import_module("tests.daemon.forked_workers")
+        if command == [*FORKS]:
+            return [*forked_workers.serve(forks.orders_of_workers)]
+        forked_workers.fork_workers(forks.orders_of_workers)
+    return command
+
+
+def _run(program: str, arguments: Sequence[str]) -> None:
+    """Run a program as ``python -m`` does."""
+    for name in (program, f"{program}.__main__"):
+        if not hasattr(sys.modules.get(name), "__path__"):
+            sys.modules.pop(name, None)
+    sys.argv[1:] = arguments
+    runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
     command = _preload(int(sys.argv[1]), sys.argv[2:-1])
     if command is not None:
-        sys.argv[1:] = command[len(COMMAND) :]
-        runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+        after = command.index("-m") + 1
+        if "-P" in command:
+            del sys.path[0]
+        _run(command[after], command[after + 1 :])
