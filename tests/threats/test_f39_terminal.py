@@ -7,11 +7,12 @@ import subprocess
 import sys
 import unicodedata
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
 from tests.daemon.configuration import clean_environ, llamacpp, to_toml
+from tests.daemon.preloaded import CLIENTS, COMMAND, DAEMON, DOCTOR, Preloaded
 from tests.fakes.gguf_bytes import TEXT, gguf, pair, text as gguf_text
 from tests.fakes.recordings import tone, wav
 from tests.vectors.scripted import Last, frames, says, scripted
@@ -121,20 +122,20 @@ COMMANDS = (
 )
 
 
+@cache
+def preloaded():
+    return Preloaded(clean_environ(), (*CLIENTS, *DAEMON, *DOCTOR))
+
+
 def on_terminal(arguments, cwd, **environ):
     """Run a command whose stdout and stderr are a terminal; give all it wrote there."""
+    environ = clean_environ() | {"HOME": str(cwd), "NO_COLOR": "1", **environ}
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "inferd", *arguments],
-        cwd=cwd,
-        env=clean_environ() | {"HOME": str(cwd), "NO_COLOR": "1", **environ},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        written = b"".join(iter(partial(_read, ours, process), b""))
+    process = preloaded().start([*COMMAND, *arguments], environ, theirs, theirs, cwd)
+    os.close(theirs)
+    written = b"".join(iter(partial(_read, ours, process), b""))
     os.close(ours)
+    process.wait()
     return written
 
 
