@@ -237,11 +237,12 @@ TEXTS = texts_of(
     ]
 )
 STRINGS = {"type": "array", "items": {"type": "string"}}
+SHORT_CHARS = 400
 SCHEMA = {
     "type": "object",
     "properties": {
         "text": {"type": "string"},
-        "short": {"type": "string", "maxLength": 400},
+        "short": {"type": "string", "maxLength": SHORT_CHARS},
         "maybe": {"type": ["string", "null"]},
         "texts": STRINGS,
         "some": {"anyOf": [{"type": "string"}, STRINGS]},
@@ -252,7 +253,7 @@ SCHEMA = {
 }
 GIVEN = {
     "text": TEXTS,
-    "short": TEXTS,
+    "short": TEXTS.map(lambda text: text[:SHORT_CHARS]),
     "maybe": TEXTS | st.none(),
     "texts": st.lists(TEXTS, max_size=3),
     "some": TEXTS | st.lists(TEXTS, max_size=3),
