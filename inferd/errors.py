@@ -130,16 +130,22 @@ class ContextOverflowError(InvalidRequestError):
     """
 
     def __init__(
-        self, prompt_tokens: int, n_ctx: int, *, at_least: bool = False
+        self,
+        prompt_tokens: int,
+        n_ctx: int,
+        *,
+        at_least: bool = False,
+        answer_tokens: int = 1,
     ) -> None:
         self.prompt_tokens = prompt_tokens
         self.n_ctx = n_ctx
-        self.tokens_over = prompt_tokens + 1 - n_ctx
+        self.tokens_over = prompt_tokens + answer_tokens - n_ctx
         self.at_least = at_least
         bound = "at least " if at_least else ""
+        counted = "one" if answer_tokens == 1 else str(answer_tokens)
         super().__init__(
             f"the prompt has {bound}{prompt_tokens} tokens and the context {n_ctx}: "
-            f"{bound}{self.tokens_over} too many, counting one for the answer"
+            f"{bound}{self.tokens_over} too many, counting {counted} for the answer"
         )
 
 
@@ -201,10 +207,19 @@ class TooManyDescriptorsError(BusyError):
 
 
 class BackendUnavailableError(GenerateError, EmbedError):
-    """No backend can serve this request now, or the one that ran it died."""
+    """No backend can serve this request now, or the one that ran it died.
+
+    Attributes:
+        retry_after_ms: milliseconds after which a remote engine may serve it, by its own
+            word; ``None`` if it gave none.
+    """
 
     code = ErrorCode.BACKEND_UNAVAILABLE
     retryable = True
+
+    def __init__(self, text: str, *, retry_after_ms: int | None = None) -> None:
+        super().__init__(text)
+        self.retry_after_ms = retry_after_ms
 
 
 class BackendNotReadyError(BackendUnavailableError):

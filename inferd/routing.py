@@ -237,13 +237,15 @@ class ModelNames:
             requirements: of the request.
 
         Raises:
-            BackendUnavailableError: it has to name a model of the store.
+            BackendUnavailableError: it has to name a model of the store, or a backend that
+                gets no other requests.
         """
-        if not self._stored:
-            return backends
         only = self.stored_name(None)
         found = [
-            each for each in backends if each.name == only or not self.is_stored(each)
+            each
+            for each in backends
+            if not each.capabilities.by_name_only
+            and (each.name == only or not self.is_stored(each))
         ]
         if found:
             return found
@@ -337,8 +339,7 @@ def route(
             eliminates the last candidate.
         ModelNotFoundError: no backend is called ``model``, or that one does not meet all
             requirements.
-        BackendUnavailableError: case 3, or only models of the store are served, and none is
-            named.
+        BackendUnavailableError: case 3, or all that can serve it have to be named.
     """
     if model is not None:
         capable = [named_backend(backends, requirements, model, names)]

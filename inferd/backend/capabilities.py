@@ -72,5 +72,9 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     """Type of the values."""
     model: str = ""
     """The model's own name."""
+    remote: bool = False
+    """Whether another engine answers, perhaps on another machine."""
+    by_name_only: bool = False
+    """Whether it gets only requests that name it."""
     dialect: str = ""
     """The dialect: the model family's format of prompts and calls."""

@@ -13,7 +13,7 @@ import trio
 from inferd.backend.capabilities import AcceleratorInfo, BackendCapabilities
 from inferd.backend.interface import StartFailedError
 from inferd.config.find_model import pull_command
-from inferd.config.kinds.kind import InDaemon, RequiredFile
+from inferd.config.kinds.kind import Credential, InDaemon, RequiredFile
 from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.doctor.check import Finding, Verdict, failed, ok, warning
 from inferd.doctor.machine import reinstall_hint
@@ -193,6 +193,7 @@ def check_worker(
     settings: BackendSettings,
     limits: LimitSettings,
     share: Callable[[MemoryDemand], MemoryShare],
+    credential: Credential | None = None,
 ) -> Finding:
     """Check that a worker can load the model and decode with it.
 
@@ -205,12 +206,15 @@ def check_worker(
         limits: with the timeout.
         share: returns the memory that it may use, or raises
             ``InsufficientMemoryError``.
+        credential: the key that the worker gets.
     """
 
     async def grant(demand: MemoryDemand) -> MemoryShare:
         return share(demand)
 
-    start = WorkerStart(program, Load(settings=settings, n_slots=1))
+    start = WorkerStart(
+        program, Load(settings=settings, n_slots=1), credential=credential
+    )
     attempt = partial(trial_load, start, grant, silence_s=limits.load_silence_s)
     try:
         loaded, _, crashed = trio.run(attempt)
@@ -259,6 +263,8 @@ def check_in_daemon(
 
 
 def _describe(capabilities: BackendCapabilities) -> str:
+    if capabilities.remote:
+        return f"model {capabilities.model} there; the remote was not asked"
     return (
         f"self-test passed; model {capabilities.model}, "
         f"context {capabilities.n_ctx or 'unbounded'}, "

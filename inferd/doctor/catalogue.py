@@ -297,8 +297,8 @@ class _Checks:
                     check_in_daemon, in_daemon, tried, self._config.limits
                 )
                 yield Check(f"backend[{name}]", attempt, needs)
-            case InWorker(program=program):
-                attempt = partial(self._check_worker, program, tried)
+            case InWorker() as in_worker:
+                attempt = partial(self._check_worker, in_worker, tried)
                 yield Check(f"worker[{name}]", attempt, needs)
 
     def _of_files(
@@ -337,9 +337,16 @@ class _Checks:
             return None
         return GroupLimit(state.memory_unit, state.max_memory)
 
-    def _check_worker(self, program: str, settings: BackendSettings) -> Finding:
-        share = partial(self._forecast.share, settings.name)
-        return check_worker(program, settings, self._config.limits, share)
+    def _check_worker(
+        self, served_by: InWorker[BackendSettings], settings: BackendSettings
+    ) -> Finding:
+        return check_worker(
+            served_by.program,
+            settings,
+            self._config.limits,
+            partial(self._forecast.share, settings.name),
+            served_by.credential(settings),
+        )
 
     @cached_property
     def _forecast(self) -> Forecast:

@@ -49,6 +49,9 @@ class WorkerObserver(Protocol):
     def died(self, backend: str, reason: str, delay: RestartDelay) -> None:
         """The worker has died, and is restarted after the delay."""
 
+    def remote_changed(self, backend: str, unavailable: str) -> None:
+        """A remote engine failed too often, or is asked again; then the text is empty."""
+
     def file_changed(self, backend: str, reason: str) -> None:
         """A file of the model changed during the load, which begins again."""
 
@@ -102,6 +105,7 @@ class Engine(SessionBackend):
         self._key = start.key or start.load.settings.name
         self._variant_fallback = VariantFallback()
         self._program, self._load = start.program, start.load
+        self._credential = start.credential
         self._prespawned = prespawned
         self._limits = limits
         self._coordinator = coordinator
@@ -124,12 +128,12 @@ class Engine(SessionBackend):
 
     @property
     def ready(self) -> bool:
-        """Whether a worker is ready."""
-        return self._session is not None
+        """Whether a worker is ready, and its remote engine is asked, if it has one."""
+        return self._session is not None and self._out_of_service is None
 
     @property
     def unavailable(self) -> str | None:
-        """Why the backend is stopped or its breaker is open; ``None`` otherwise."""
+        """Why the backend is stopped or a breaker is open; ``None`` otherwise."""
         return self._stopped or self._out_of_service
 
     @property
@@ -222,7 +226,9 @@ class Engine(SessionBackend):
         """Start a worker and run it until it dies."""
         prespawned, self._prespawned = self._prespawned, None
         try:
-            async with start_worker(self._program, prespawned) as process:
+            async with start_worker(
+                self._program, prespawned, self._credential
+            ) as process:
                 return await self._serve_with(process, on_ready)
         except OSError as error:
             # Only from the start: errors beside a running worker come in an exception group.
@@ -297,8 +303,16 @@ class Engine(SessionBackend):
                 start_timeout_s=self._limits.prepare_timeout_s,
             )
         self._session = session
+        session.on_availability = self._remote_changed
         self._out_of_service = None
         self._observer.ready(self.name, loaded.capabilities)
+        self._notify()
+
+    def _remote_changed(self, unavailable: str) -> None:
+        if (unavailable or None) == self._out_of_service:
+            return
+        self._out_of_service = unavailable or None
+        self._observer.remote_changed(self.name, unavailable)
         self._notify()
 
     def _report_loading(self, loading: Loading) -> None:

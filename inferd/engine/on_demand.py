@@ -155,7 +155,7 @@ class DemandEngine(Engine):
 
         outline = msgspec.structs.replace(self._load, is_outline=True)
         return await trial_load(
-            WorkerStart(self._program, outline),
+            WorkerStart(self._program, outline, credential=self._credential),
             note,
             silence_s=self._limits.load_silence_s,
             on_loading=on_loading,

@@ -31,6 +31,7 @@ from inferd.engine.supervisor.watchdog import Watchdog, silence_reason
 from inferd.ipc.encoding import MalformedMessageError
 from inferd.ipc.worker import (
     Append,
+    Availability,
     CpuVariant,
     Drop,
     FromWorker,
@@ -79,6 +80,8 @@ class WorkerSession:
         """Renders prompts that are not plain; ``None`` if the worker takes no prompts."""
         self.variant: CpuVariant | None = None
         self.sandbox_report: SandboxReport | None = None
+        self.on_availability: Callable[[str], object] = _ignore
+        """Called with why the worker's remote engine is not asked, or nothing if it is."""
         self.is_unloaded = False
         """Whether the worker was ended on purpose, which is no failed attempt of a job."""
 
@@ -268,6 +271,8 @@ class WorkerSession:
                 continue
             self._validator.validate(message, now)
             self._dispatcher.dispatch(message, now)
+            if isinstance(message, Availability):
+                self.on_availability(message.unavailable)
         self._demux.hand_over()
 
     async def _watch(self, silence_s: float) -> None:
@@ -307,3 +312,7 @@ class WorkerSession:
         return SessionEndedError(
             self._hung or describe_exit(code), self._process.error_line
         )
+
+
+def _ignore(_unavailable: str) -> None:
+    """Do nothing."""

@@ -34,6 +34,7 @@ from inferd.engine.channel.demultiplexer import JobMessage, WorkerDiedError
 from inferd.engine.channel.result_queue import ResultQueue
 from inferd.engine.channel.run_control import RunControl
 from inferd.engine.session import WorkerSession
+from inferd.engine.streams.base import error_of
 from inferd.engine.streams.generation import BlockStream, TextStream
 from inferd.engine.streams.speech import SpeechStream
 from inferd.errors import (
@@ -271,8 +272,8 @@ class SessionBackend(Backend):
                     return RerankResult(
                         scores=scores, input_tokens=prepared.input_tokens
                     )
-                case [Failed(reason=reason)]:
-                    raise InternalError(reason)
+                case [Failed() as failed]:
+                    raise error_of(failed)
                 case _:
                     raise InternalError(
                         "unexpected message from the worker for a rerank job"
@@ -308,8 +309,8 @@ async def _until_last(results: ResultQueue[JobMessage]) -> list[Embedded]:
                 case Embedded():
                     parts.append(answer)
                     n_bytes += len(answer.embeddings)
-                case Failed(reason=reason):
-                    raise InternalError(reason)
+                case Failed() as failed:
+                    raise error_of(failed)
                 case _:
                     raise InternalError(
                         "unexpected message from the worker for an embed job"

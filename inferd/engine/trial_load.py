@@ -70,7 +70,7 @@ async def _attempt(
     on_loading: Callable[[Loading], None],
 ) -> tuple[Loaded | SessionEndedError | InsufficientMemoryError, WorkerSession]:
     """Load once; errors are returned, as ``start_worker`` would raise them in a group."""
-    async with start_worker(start.program) as process:
+    async with start_worker(start.program, None, start.credential) as process:
         session = WorkerSession(process)
         try:
             loaded = await session.load(

@@ -335,6 +335,15 @@ class AudioNeeded(Struct, frozen=True, kw_only=True, tag=True):
     until_bytes: Annotated[int, Meta(ge=0, le=2**53)]
 
 
+class Overflow(Struct, frozen=True, kw_only=True):
+    """A remote's context is too small for a job."""
+
+    prompt_tokens: Count
+    answer_tokens: Count
+    """That it reserves for the answer."""
+    n_ctx: Count
+
+
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
     """A job failed."""
 
@@ -342,6 +351,19 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
     reason: BoundedText
     by_request: bool = False
     """Whether the request is the cause."""
+    is_unavailable: bool = False
+    """Whether a remote engine is the cause: the worker is in order."""
+    retry_after_ms: Count | None = None
+    """With ``is_unavailable``: milliseconds after which it may be in order, by its own word."""
+    overflow: Overflow | None = None
+    """Set if the job does not fit into the remote's context."""
+
+
+class Availability(Struct, frozen=True, kw_only=True, tag=True):
+    """Whether the worker's remote engine is asked anything."""
+
+    unavailable: BoundedText = ""
+    """Why not; empty if it is."""
 
 
 FromWorker = (
@@ -364,4 +386,5 @@ FromWorker = (
     | Paused
     | AudioNeeded
     | Failed
+    | Availability
 )

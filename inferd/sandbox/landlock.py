@@ -30,6 +30,7 @@ _ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446
 _GET_VERSION: Final = 1
 _PATH_BENEATH: Final = 1
+_NET_PORT: Final = 2
 
 _FILE_RIGHTS: Final = ((5, 16), (3, 15), (2, 14), (1, 13))
 """Number of file rights, by the first version that has so many."""
@@ -60,7 +61,10 @@ def kernel_error() -> str:
 
 
 def restrict(
-    allowed: Iterable[tuple[int, int]], *, refused_tcp: int = BIND_TCP | CONNECT_TCP
+    allowed: Iterable[tuple[int, int]],
+    *,
+    refused_tcp: int = BIND_TCP | CONNECT_TCP,
+    ports: Iterable[int] = (),
 ) -> int:
     """Drop all file rights but these, and TCP; confine signals to the sandbox.
 
@@ -70,6 +74,7 @@ def restrict(
         allowed: descriptors of files and directories, and the rights over them and what is
             beneath; rights that the kernel does not know are left out.
         refused_tcp: what may not be done with TCP.
+        ports: to which connections are allowed all the same.
 
     Returns:
         The kernel's version; 0 if it has none, so that nothing is restricted.
@@ -92,6 +97,9 @@ def restrict(
         for fd, rights in allowed:
             rule = struct.pack("=Qi", rights & known, fd)
             _checked_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+        for port in ports if abi >= _TCP_SINCE else ():
+            rule = struct.pack("=QQ", CONNECT_TCP, port)
+            _checked_syscall(_ADD_RULE, ruleset, _NET_PORT, rule, 0)
         _checked_syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

@@ -5,6 +5,7 @@ import os
 from typing import Final
 
 PR_SET_NO_NEW_PRIVS: Final = 38
+_PR_SET_DUMPABLE: Final = 4
 
 UNPRIVILEGED: Final = 65_534
 """User and group that root's processes become which work on data of others: ``nobody``, who
@@ -28,6 +29,14 @@ _AMBIENT_RAISE: Final = 2
 def set_no_new_privs() -> None:
     """Set ``no_new_privs``: starting a program can gain no privileges."""
     ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def refuse_inspection() -> None:
+    """Have other processes of this user neither trace this one nor read its memory.
+
+    The kernel writes no core file of it either.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def held_capabilities() -> int:

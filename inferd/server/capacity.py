@@ -1,13 +1,17 @@
 """How many requests run at once and how much memory models get, configured or measured."""
 
 import os
+from typing import TypeVar
 
 from inferd.admission.control import Admission
+from inferd.config.kinds.kind import InWorker
 from inferd.config.settings import BackendSettings, Config
 from inferd.engine.supervisor.spawn import WorkerStart, first_start
 from inferd.limits.admission import MAX_ACTIVE_DEFAULT_CAP
 from inferd.memory.available import available_bytes
 from inferd.memory.plan import MemoryBudget
+
+S = TypeVar("S", bound=BackendSettings)
 
 
 def max_active_requests(config: Config) -> int:
@@ -16,15 +20,14 @@ def max_active_requests(config: Config) -> int:
     return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
 
 
-def worker_start(
-    program: str, settings: BackendSettings, config: Config
-) -> WorkerStart:
+def worker_start(served_by: InWorker[S], settings: S, config: Config) -> WorkerStart:
     """Make the first start of a backend's worker, with as many slots as requests run."""
     return first_start(
-        program,
+        served_by.program,
         settings,
         n_slots=max_active_requests(config),
         limits=config.limits,
+        credential=served_by.credential(settings),
     )
 
 

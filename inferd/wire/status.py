@@ -72,6 +72,10 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """The model's own name."""
     model_choice: str | UnsetType = UNSET
     """With ``model = "auto"``: which model of the ladder was chosen at the start, and why."""
+    remote: Literal[True] | UnsetType = UNSET
+    """Present if another engine answers, perhaps on another machine."""
+    by_name_only: Literal[True] | UnsetType = UNSET
+    """Present if it gets only requests that name it."""
     structure: bool = False
     """Whether it can constrain an answer to a grammar, a schema or a tool call."""
     transcribe: Literal[True] | UnsetType = UNSET

@@ -40,7 +40,7 @@ BREACHES = [
     (
         "worker/runtime.py",
         "import trio",
-        "Neither workers, decoders nor downloader run on trio",
+        "Neither workers with a model, decoders nor downloader run on trio",
     ),
     (
         "cli/commands/serve.py",

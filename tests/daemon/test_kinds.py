@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "tests.fakes.kinds.command")
 ECHO: Table = {"name": "parrot", "kind": "echo", "greeting": "polly"}
 ECHO_KEYS = "aliases, greeting, is_broken, kind, name"
-KIND_NAMES = ("echo", "llamacpp", "mock", "shout", "whispercpp")
+KIND_NAMES = ("echo", "llamacpp", "mock", "openai", "shout", "whispercpp")
 MIB = 2**20
 
 
@@ -228,7 +228,7 @@ def test_the_daemon_as_it_comes_has_neither_kind(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [ECHO]})
     assert daemon.refusal() == (
         f"error: {daemon.config_file}: backend[0].kind = 'echo': "
-        "expected one of llamacpp, mock, whispercpp"
+        "expected one of llamacpp, mock, openai, whispercpp"
     )
 
 

@@ -20,6 +20,9 @@ class Deaf:
     def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
         pass
 
+    def remote_changed(self, backend: str, unavailable: str) -> None:
+        pass
+
     def file_changed(self, backend: str, reason: str) -> None:
         pass
 

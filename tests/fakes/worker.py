@@ -223,7 +223,7 @@ class Workers:
 
     @asynccontextmanager
     async def start(
-        self, _program: str = "", _: SpawnedProcess | None = None
+        self, _program: str = "", _: SpawnedProcess | None = None, *_others: object
     ) -> AsyncIterator[FakeProcess]:
         """Start one, unless that is to be refused, once; on leaving, it is ended."""
         if (refusal := self.refusal) is not None:

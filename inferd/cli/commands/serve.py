@@ -141,7 +141,7 @@ def first_starts(
 ) -> list[WorkerStart]:
     """List the starts of the workers, of those backends that have one from the start."""
     return [
-        worker_start(kind.program, settings, config)
+        worker_start(kind, settings, config)
         for settings in backends
         if isinstance(kind := kinds.of(settings).served_by, InWorker)
         and not is_on_demand(settings)

@@ -209,11 +209,18 @@ def _print(snapshot: Snapshot) -> None:
             f"backend {fields.get('backend', 'unknown')}{also}: {state}"
             f"model {fields.get('model', 'unknown')}, "
             f"context {fields.get('n_ctx', 'unknown')}, "
-            f"{_accelerator(fields)}, "
-            f"gpu_layers {fields.get('gpu_layers', 'unknown')}, {' '.join(names)}"
+            f"{_computing(fields)}, {' '.join(names)}"
         )
         if choice := fields.get("model_choice"):
             print_line(f"  chosen at the start: {choice}")
+
+
+def _computing(fields: Mapping[str, object]) -> str:
+    """Describe what computes the answers of a backend."""
+    if not fields.get("remote"):
+        layers = fields.get("gpu_layers", "unknown")
+        return f"{_accelerator(fields)}, gpu_layers {layers}"
+    return "remote, by name only" if fields.get("by_name_only") else "remote"
 
 
 def _accelerator(fields: Mapping[str, object]) -> str:

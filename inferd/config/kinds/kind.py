@@ -19,6 +19,9 @@ class Sandbox(StrEnum):
     """No devices and no network; once the worker serves, no files either."""
     ACCELERATED = "accelerated"
     """The devices, files and services of an accelerator's driver; no network."""
+    REMOTE = "remote"
+    """Connections to one port; no devices, and no files but those of Python and of the C
+    library's resolver."""
 
 
 class MemoryPolicy(StrEnum):
@@ -38,6 +41,15 @@ class RequiredFile(NamedTuple):
     path: Path
     sha256: str | None
     """Its required SHA-256, if one is configured."""
+
+
+class Credential(NamedTuple):
+    """Where the key of a backend is; one of both is set."""
+
+    variable: str | None
+    """The environment variable that has it."""
+    file: str | None
+    """The name of a file in ``$CREDENTIALS_DIRECTORY``."""
 
 
 class FileFormat(NamedTuple):
@@ -66,6 +78,8 @@ class InWorker(Generic[S_co]):
     """The module that is run as the process: ``python -P -m PROGRAM FD PARENT_PID``."""
     sandbox: Callable[[S_co], Sandbox]
     memory: Callable[[S_co], MemoryPolicy]
+    credential: Callable[[S_co], Credential | None]
+    """The key that this worker alone gets, as the descriptor after ``PARENT_PID``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +153,10 @@ def no_rungs(_settings: BackendSettings) -> tuple[()]:
 def demands_memory(_settings: BackendSettings) -> MemoryPolicy:
     """Have the memory plan wait for the demand of any backend."""
     return MemoryPolicy.DEMANDED
+
+
+def no_credential(_settings: BackendSettings) -> None:
+    """Have no key."""
 
 
 def no_files(_settings: BackendSettings) -> tuple[RequiredFile, ...]:

@@ -19,6 +19,7 @@ from inferd.config.kinds.kind import (
     RequiredFile,
     Sandbox,
     demands_memory,
+    no_credential,
 )
 from inferd.config.kinds.model_paths import (
     FindModel,
@@ -309,7 +310,10 @@ def _sandbox(settings: LlamaCppSettings) -> Sandbox:
 LLAMACPP: Final = BackendKind(
     settings=LlamaCppSettings,
     served_by=InWorker(
-        program="inferd.worker.llama", sandbox=_sandbox, memory=demands_memory
+        program="inferd.worker.llama",
+        sandbox=_sandbox,
+        memory=demands_memory,
+        credential=no_credential,
     ),
     doctor=DoctorPolicy(
         files=_files, without_hashes=_without_hashes, needs=["packages"]

@@ -11,6 +11,7 @@ from inferd.config.kinds.kind import (
     MemoryPolicy,
     Sandbox,
     no_contradiction,
+    no_credential,
     no_files,
     no_rungs,
 )
@@ -65,7 +66,12 @@ def _sandbox(_settings: MockSettings) -> Sandbox:
 
 MOCK: Final = BackendKind(
     settings=MockSettings,
-    served_by=InWorker(program="inferd.worker.mock", sandbox=_sandbox, memory=_memory),
+    served_by=InWorker(
+        program="inferd.worker.mock",
+        sandbox=_sandbox,
+        memory=_memory,
+        credential=no_credential,
+    ),
     doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
     file_format=None,
     contradiction=no_contradiction,

@@ -15,6 +15,7 @@ from inferd.config.kinds.kind import (
     Sandbox,
     demands_memory,
     no_contradiction,
+    no_credential,
     no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel, locate_model_files
@@ -67,7 +68,10 @@ def _sandbox(_settings: WhisperCppSettings) -> Sandbox:
 WHISPERCPP: Final = BackendKind(
     settings=WhisperCppSettings,
     served_by=InWorker(
-        program="inferd.worker.whisper", sandbox=_sandbox, memory=demands_memory
+        program="inferd.worker.whisper",
+        sandbox=_sandbox,
+        memory=demands_memory,
+        credential=no_credential,
     ),
     doctor=DoctorPolicy(
         files=_files, without_hashes=_without_hashes, needs=["packages"]

@@ -20,6 +20,7 @@ from inferd.engine.channel.plausibility import (
 from inferd.engine.channel.transcript_validator import TranscriptValidator
 from inferd.ipc.worker import (
     AudioNeeded,
+    Availability,
     Embedded,
     Ended,
     Failed,
@@ -139,7 +140,7 @@ class MessageValidator:
                 n_stray = self._check_paused(ticket)
             case AudioNeeded(ticket=ticket):
                 n_stray = self._check_audio_needed(ticket)
-            case Heartbeat():
+            case Heartbeat() | Availability():
                 n_stray = 1
             case _:
                 raise ProtocolViolationError(f"unexpected {type(message).__name__}")

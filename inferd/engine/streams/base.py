@@ -14,7 +14,12 @@ from inferd.backend.events import (
 from inferd.backend.interface import CacheReuse
 from inferd.engine.channel.demultiplexer import JobMessage, QueuePosition
 from inferd.engine.channel.result_queue import ResultQueue
-from inferd.errors import InternalError, InvalidRequestError
+from inferd.errors import (
+    BackendUnavailableError,
+    ContextOverflowError,
+    InternalError,
+    InvalidRequestError,
+)
 from inferd.ipc.worker import Failed
 from inferd.wire.responses import DraftCounts, StopReason, StopReasonV2, Usage, UsageV2
 
@@ -72,7 +77,7 @@ class AnswerStream(ABC, Generic[E]):
             if self._is_over:  # a stop string may end the answer before its last result
                 break
             if isinstance(result, Failed):
-                raise _error_of(result)
+                raise error_of(result)
             if isinstance(result, QueuePosition):
                 yield PausedPosition(result.position)
             else:
@@ -88,6 +93,17 @@ def to_usage_v2(usage: Usage) -> UsageV2:
     return UsageV2(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
 
 
-def _error_of(failed: Failed) -> InvalidRequestError | InternalError:
+def error_of(
+    failed: Failed,
+) -> InvalidRequestError | InternalError | BackendUnavailableError:
+    """Make the error of a job that failed in its worker."""
+    if (over := failed.overflow) is not None:
+        return ContextOverflowError(
+            over.prompt_tokens, over.n_ctx, answer_tokens=over.answer_tokens
+        )
+    if failed.is_unavailable:
+        return BackendUnavailableError(
+            failed.reason, retry_after_ms=failed.retry_after_ms
+        )
     kind = InvalidRequestError if failed.by_request else InternalError
     return kind(failed.reason)

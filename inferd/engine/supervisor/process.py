@@ -10,6 +10,7 @@ from typing import Final
 
 import trio
 
+from inferd.config.kinds.kind import Credential
 from inferd.engine.supervisor.spawn import SpawnedProcess, kill, kill_and_reap, spawn
 from inferd.limits.engine import (
     NATIVE_LOG_BYTES_PER_S,
@@ -127,20 +128,23 @@ async def reap(spawned: SpawnedProcess) -> int:
 
 @asynccontextmanager
 async def start_worker(
-    program: str, spawned: SpawnedProcess | None = None
+    program: str,
+    spawned: SpawnedProcess | None = None,
+    credential: Credential | None = None,
 ) -> AsyncIterator[WorkerProcess]:
     """Start a worker; on leaving, it is killed and reaped in any case.
 
     Args:
         program: the module that is run as the process.
         spawned: a process that was started before, to be used instead.
+        credential: the key that it gets.
 
     Raises:
         OSError: out of descriptors or processes; raised bare, not in a group, and nothing
             is left of the attempt.
     """
     with ExitStack() as cleanup:
-        spawned = spawned or spawn(program, keeps_stderr=True)
+        spawned = spawned or spawn(program, keeps_stderr=True, credential=credential)
         cleanup.callback(kill_and_reap, spawned)
         spawned.sock.setblocking(False)  # noqa: FBT003  # socket's own signature
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(spawned.sock))

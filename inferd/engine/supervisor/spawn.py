@@ -10,7 +10,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from io import FileIO
 from typing import Final, NamedTuple, TypeAlias
 
+from inferd.config.kinds.kind import Credential
 from inferd.config.settings import BackendSettings, LimitSettings
+from inferd.engine.supervisor.keys import open_key, stash_keys
 from inferd.ipc.encoding import encode
 from inferd.ipc.worker import Load
 from inferd.limits.engine import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
@@ -32,6 +34,8 @@ class WorkerStart(NamedTuple):
     """Its first message."""
     key: str = ""
     """Tells its backend from one of the same name; by default the name."""
+    credential: Credential | None = None
+    """The key that the process gets."""
 
 
 class SpawnedProcess(NamedTuple):
@@ -49,7 +53,12 @@ class SpawnedProcess(NamedTuple):
     """Whether the worker has been sent its ``Load`` message."""
 
 
-def spawn(module: str, *, keeps_stderr: bool = False) -> SpawnedProcess:
+def spawn(
+    module: str,
+    *,
+    keeps_stderr: bool = False,
+    credential: Credential | None = None,
+) -> SpawnedProcess:
     """Start a process.
 
     Spawns from the calling thread, not one of trio's: the kernel sends the process's
@@ -62,19 +71,26 @@ def spawn(module: str, *, keeps_stderr: bool = False) -> SpawnedProcess:
     Args:
         module: the program of a worker, ``PREPARER`` or ``DECODER``.
         keeps_stderr: for workers; that of the others is discarded: it could quote prompts.
+        credential: the key that it gets, as one descriptor more; that is left out if there is
+            no such key.
 
     Raises:
-        OSError: out of descriptors or processes; nothing is left of the attempt.
+        OSError: out of descriptors or processes, or the key cannot be opened; nothing is left
+            of the attempt.
     """
     ours, theirs = socket.socketpair()
-    with ExitStack() as on_failure, theirs:
+    with ExitStack() as on_failure, theirs, ExitStack() as opened:
         on_failure.enter_context(ours)
+        passed = [theirs.fileno()]
+        if (key := open_key(credential)) is not None:
+            opened.callback(os.close, key)
+            passed.append(key)
         popen = subprocess.Popen(  # noqa: S603  # our own module
             [
                 *(sys.executable, "-P", "-m", module),
-                *(str(theirs.fileno()), str(os.getpid())),
+                *(str(theirs.fileno()), str(os.getpid()), *map(str, passed[1:])),
             ],
-            pass_fds=(theirs.fileno(),),
+            pass_fds=passed,
             env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if module == PREPARER else subprocess.DEVNULL,
@@ -88,12 +104,17 @@ def spawn(module: str, *, keeps_stderr: bool = False) -> SpawnedProcess:
 
 
 def first_start(
-    program: str, settings: BackendSettings, *, n_slots: int, limits: LimitSettings
+    program: str,
+    settings: BackendSettings,
+    *,
+    n_slots: int,
+    limits: LimitSettings,
+    credential: Credential | None = None,
 ) -> WorkerStart:
     """Make the start of a backend's worker before any of its workers has crashed."""
     heartbeat_s = min(HEARTBEAT_S, limits.worker_silence_s / HEARTBEATS_IN_SILENCE)
     load = Load(settings=settings, n_slots=n_slots, heartbeat_s=heartbeat_s)
-    return WorkerStart(program, load)
+    return WorkerStart(program, load, credential=credential)
 
 
 @contextmanager
@@ -108,9 +129,11 @@ def prespawn_workers(
     """
     spawned_workers: dict[str, SpawnedProcess] = {}
     with ExitStack() as cleanup:
-        for program, load, _ in starts:
+        with suppress(OSError):  # a later start reports it
+            stash_keys(each.credential for each in starts)
+        for program, load, _, credential in starts:
             with suppress(OSError):
-                spawned = spawn(program, keeps_stderr=True)
+                spawned = spawn(program, keeps_stderr=True, credential=credential)
                 cleanup.callback(kill_and_reap, spawned)
                 spawned.sock.sendall(encode(load))
                 spawned_workers[load.settings.name] = spawned._replace(load_sent=True)

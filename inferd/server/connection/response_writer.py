@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from inferd.backend.caller import Caller
 from inferd.errors import (
+    BackendUnavailableError,
     ContextOverflowError,
     FrameTooLargeError,
     InferdError,
@@ -194,6 +195,8 @@ def error_frame(request_id: str, error: InferdError) -> ErrorFrame:
                 queue_depth=depth,
                 retry_after_ms=UNSET if retry_after_ms is None else retry_after_ms,
             )
+        case BackendUnavailableError(retry_after_ms=int(retry_after_ms)):
+            return msgspec.structs.replace(frame, retry_after_ms=retry_after_ms)
         case ModelNotFoundError(models=models, described=described):
             facts = [each for each in described if isinstance(each, OfferedFacts)]
             return msgspec.structs.replace(

@@ -69,7 +69,7 @@ class BackendFactory:
         served_by = self.kinds.of(settings).served_by
         assert isinstance(served_by, InWorker)  # noqa: S101  # others are no candidates
         return DemandEngine(
-            worker_start(served_by.program, settings, self.config)._replace(key=key),
+            worker_start(served_by, settings, self.config)._replace(key=key),
             limits=self.config.limits,
             coordinator=self.coordinator,
             observer=self.board,
@@ -86,8 +86,8 @@ class BackendFactory:
         match self.kinds.of(settings).served_by:
             case InDaemon() as in_daemon:
                 return make_in_daemon(in_daemon, settings, self.board)
-            case InWorker(program=program):
-                return self._make_engine(program, settings, prespawned)
+            case InWorker() as in_worker:
+                return self._make_engine(in_worker, settings, prespawned)
 
     def make_all(
         self,
@@ -112,13 +112,13 @@ class BackendFactory:
 
     def _make_engine(
         self,
-        program: str,
+        in_worker: InWorker[BackendSettings],
         settings: BackendSettings,
         prespawned: SpawnedProcess | None,
     ) -> Engine:
         is_loaded_later = is_on_demand(settings)
         engine = (DemandEngine if is_loaded_later else Engine)(
-            worker_start(program, settings, self.config),
+            worker_start(in_worker, settings, self.config),
             limits=self.config.limits,
             coordinator=self.coordinator,
             observer=self.board,

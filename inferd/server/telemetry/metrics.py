@@ -52,6 +52,11 @@ class Metrics:
             SOCKET,
             Label("code", "error code"),
         )
+        self._remotes = registry.gauge(
+            "remote_available",
+            "1 while a remote engine is asked, 0 while its breaker is open.",
+            BACKEND,
+        )
         self._restarts = registry.counter(
             "worker_deaths", "Workers that died.", BACKEND
         )
@@ -96,8 +101,10 @@ class Metrics:
         self._refused_connections.labels(socket, error.code.value).inc()
 
     def follow(self, frame: StatusFrame) -> None:
-        """Note what a backend that is ready has on accelerators."""
+        """Note what a backend has on accelerators, and whether a remote one is asked."""
         match frame:
+            case CapabilitiesFrame(backend=name, remote=True):
+                self._remotes.labels(name).set(frame.state != "failed")
             case CapabilitiesFrame(
                 backend=name, vram_total_bytes=int(total), vram_free_bytes=int(free)
             ):

@@ -241,6 +241,15 @@ class StatusBoard:
             )
         )
 
+    def remote_changed(self, backend: str, unavailable: str) -> None:
+        """Publish that a remote engine is asked nothing for a while, or is asked again."""
+        if unavailable:
+            log.warning("remote.suspended", backend=backend, reason=unavailable)
+        else:
+            log.info("remote.resumed", backend=backend)
+        if (known := self._capabilities.get(backend)) is not None:
+            self.publish(self._with_facts(known))
+
     def file_changed(self, backend: str, reason: str) -> None:
         """Log that a file changed during a load, which begins again."""
         log.warning("worker.load_repeated", backend=backend, reason=reason)
@@ -319,6 +328,8 @@ def _capabilities_frame(
         cache_type_k=capabilities.cache_type_k or UNSET,
         cache_type_v=capabilities.cache_type_v or UNSET,
         model=capabilities.model or UNSET,
+        remote=capabilities.remote or UNSET,
+        by_name_only=capabilities.by_name_only or UNSET,
         structure=capabilities.structure,
         transcribe=capabilities.transcribe or UNSET,
         audio_sample_rate=capabilities.audio_sample_rate or UNSET,

@@ -2,12 +2,13 @@
 
 ``SERVING`` allows computing and one socket. ``LOADING`` adds importing and mapping files.
 ``PREPARING`` is for the process beside a worker that forks for each request, ``RENDERING``
-for such a fork, ``ACCELERATED`` for a backend whose driver needs devices. Frequent calls
+for such a fork, ``ACCELERATED`` for a backend whose driver needs devices, ``REMOTE`` for one that asks another
+engine. Frequent calls
 come first: kernels before 5.11 walk down a filter at each call.
 
 Each profile includes another, so a call that is added to ``SERVING`` is in all of them:
 ``LOADING`` and ``RENDERING`` include ``SERVING``, ``PREPARING`` both of these, and
-``ACCELERATED`` includes ``LOADING``.
+``ACCELERATED`` and ``REMOTE`` include ``LOADING``.
 
 A call is on a list because it was observed, or because a C library makes it in place of one
 that was: older libraries, and those of another processor.
@@ -174,6 +175,26 @@ ACCELERATED: Final[SyscallRules] = {
     **_any_use("setsockopt getpeername"),
 }
 """Serving and loading, and the calls of drivers for CUDA, ROCm and Vulkan."""
+
+
+_FIONREAD: Final = 0x541B
+_RESOLVER_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""The last tells the C library which addresses this machine has."""
+
+REMOTE: Final[SyscallRules] = {
+    **LOADING,
+    **_WAITING,
+    "socket": (ArgIn(0, tuple(map(int, (*_RESOLVER_FAMILIES, socket.AF_UNIX)))),),
+    **_any_use("socketpair connect bind shutdown getpeername setsockopt"),
+    "sendto": _IN_BAND[3],
+    "recvfrom": _IN_BAND[3],
+    **dict.fromkeys(("sendmsg", "recvmsg"), _IN_BAND[2]),
+    "sendmmsg": _IN_BAND[3],
+    "ioctl": (ArgIn(1, (_TCGETS, _FIONREAD, _FIONBIO, _FIONCLEX, _FIOCLEX)),),
+    "fcntl": (ArgIn(1, (*_DESCRIPTOR_COMMANDS, 4)),),
+}
+"""Serving and loading, and connections: no process is started, nothing listened at. Landlock
+says to which port they may be made; the socket pair wakes the event loop."""
 
 
 def allow_own_signals(pid: int, rules: SyscallRules) -> SyscallRules:

@@ -28,6 +28,7 @@ from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
     PREPARING,
+    REMOTE,
     RENDERING,
     SERVING,
     allow_own_signals,
@@ -91,6 +92,22 @@ class WorkerSandbox:
         refused = restrict_syscalls(_with_own_signals(LOADING))
         if not refused:
             self._next = _with_own_signals(SERVING)
+        return SandboxReport(
+            landlock=version, seccomp=not refused, missing=(*missing, *refused)
+        )
+
+    def enter_remote(self, port: int) -> SandboxReport:
+        """Restrict this process to connections; it has one thread so far.
+
+        Args:
+            port: to which TCP connections may be made; 0 for none.
+        """
+        drop_capabilities()
+        ports = (port,) if port else ()
+        version, missing = restrict_files(
+            partial(landlock_paths.restrict_to_paths, (), ports)
+        )
+        refused = restrict_syscalls(_with_own_signals(REMOTE))
         return SandboxReport(
             landlock=version, seccomp=not refused, missing=(*missing, *refused)
         )

@@ -20,6 +20,7 @@ from inferd.config.kinds.kind import (
     Sandbox,
     demands_memory,
     no_contradiction,
+    no_credential,
     no_files,
     no_rungs,
 )
@@ -102,6 +103,7 @@ SHOUT: Final = BackendKind(
         program="tests.fakes.kinds.shout",
         sandbox=_sandbox,
         memory=demands_memory,
+        credential=no_credential,
     ),
     doctor=DoctorPolicy(files=_files, without_hashes=_without_hashes, needs=["python"]),
     file_format=FileFormat(b"loud", "text"),

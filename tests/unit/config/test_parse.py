@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.mock import MockSettings
+from inferd.config.kinds.openai import OpenAiSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.parse import parse_config
 from inferd.config.settings import (
@@ -23,6 +24,7 @@ from inferd.limits.server import MAX_ALIASES
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
+OPENAI = '[[backend]]\nkind = "openai"\nname = "o"\nmodel = "m"\nbase_url = "unix:/a"\n'
 MOCK_KEYS = (
     "aliases, audio, die_after_tokens, die_at_load, die_by, keep_alive_s, kind, load, "
     "load_delay_ms, memory_mb, name, prepare_delay_ms, token_delay_ms, tokens, transcribe, vision"
@@ -136,7 +138,7 @@ WORDS = [
     if get_origin(literal) is Literal
 ]
 """Every setting that is one of a few words: its table, its name, the words."""
-LISTS = ("allow",)
+LISTS = ("allow", "samplers")
 """Those that are lists of such words."""
 
 
@@ -154,10 +156,12 @@ def test_the_settings_of_a_few_words_are_found():
 def test_a_word_that_is_not_allowed_is_refused_with_those_that_are(table, field, words):
     where = f"{table}.{field}"
     text = f"[{table}]\n{field} = 'loud'"
-    if field in LISTS:
-        where, text = f"{where}[0]", f"[{table}]\n{field} = ['loud']"
     if table == "backend":
-        where, text = f"backend[1].{field}", f"{MOCK}{LLAMA}{field} = 'loud'"
+        where = f"backend[1].{field}"
+        kind = OPENAI if field in OpenAiSettings.__struct_fields__ else LLAMA
+        text = f"{MOCK}{kind}{field} = 'loud'"
+    if field in LISTS:
+        where, text = f"{where}[0]", text.replace("'loud'", "['loud']")
     allowed = ", ".join(sorted(words))
     assert complaint(text) == f"{where} = 'loud': expected one of {allowed}"
 
@@ -246,7 +250,7 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         ("backend = []", "backend = []: expected `array` of length >= 1"),
         (
             "[[backend]]\nname = 'm'\nkind = 'vllm'",
-            "backend[0].kind = 'vllm': expected one of llamacpp, mock, whispercpp",
+            "backend[0].kind = 'vllm': expected one of llamacpp, mock, openai, whispercpp",
         ),
         (
             f"{LLAMA}cache_type_k = 'q4_0'",

@@ -9,6 +9,7 @@ import trio
 from inferd.config.kinds.kind import InDaemon, RequiredFile
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.mock import MockSettings
+from inferd.config.kinds.openai import OpenAiSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.settings import BackendSettings, LimitSettings
@@ -195,6 +196,16 @@ def test_a_worker_that_loads_is_ok_and_lists_its_capabilities():
     assert finding.verdict is Verdict.OK
     assert finding.detail.startswith("mock; ")
     assert "model mock" in finding.detail
+
+
+@pytest.mark.slow
+def test_a_remote_is_not_asked_and_no_self_test_is_claimed():
+    settings = OpenAiSettings(name="r", base_url="http://127.0.0.1:9", model="far")
+    finding = check_worker(program_of(settings), settings, LIMITS, take_all)
+    assert finding.verdict is Verdict.OK
+    assert finding.detail == (
+        "OpenAI's API at http://127.0.0.1:9; model far there; the remote was not asked"
+    )
 
 
 @pytest.mark.slow

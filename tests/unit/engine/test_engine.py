@@ -108,6 +108,9 @@ class Events:
     def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
         self.deaths.append((reason, pause))
 
+    def remote_changed(self, backend: str, unavailable: str) -> None:
+        self.changes.append(unavailable)
+
     def file_changed(self, backend: str, reason: str) -> None:
         self.changes.append(reason)
 

@@ -131,7 +131,7 @@ async def test_a_worker_that_cannot_be_started_fails_the_reading_of_headers(
     monkeypatch,
 ):
     @asynccontextmanager
-    async def start(_program):
+    async def start(_program, *_others):
         raise OSError(errno.EMFILE, "Too many open files")
         yield
 

@@ -144,7 +144,7 @@ def test_a_message_with_fewer_or_more_descriptors_than_media_is_an_error(
         socket.send_fds(ours, [encode(with_media(1, n_media))], fds)
     with pytest.raises(MalformedMessageError):
         link.receive()
-    contents(link._fds)
+    contents(link._queue._fds)
 
 
 def test_a_job_may_have_as_many_media_as_are_allowed(ends):

@@ -39,7 +39,7 @@ def is_closed(sock: socket.socket) -> bool:
 @pytest.mark.parametrize(("silence_s", "heartbeat_s"), [(60, HEARTBEAT_S), (4, 1)])
 def test_a_worker_sends_heartbeats_often_enough(silence_s, heartbeat_s):
     limits = LimitSettings(worker_silence_s=silence_s)
-    program, load, _ = start_of(MockSettings(name="m"), n_slots=2, limits=limits)
+    program, load, *_ = start_of(MockSettings(name="m"), n_slots=2, limits=limits)
     assert program == MOCK_PROGRAM
     assert load.heartbeat_s == heartbeat_s
     assert (load.settings.name, load.n_slots, load.crashed_variants) == ("m", 2, ())
@@ -78,7 +78,7 @@ def test_a_terminals_signals_do_not_reach_a_worker():
 async def test_prespawned_workers_load_without_another_message():
     with prespawn_workers(starts("a", "b")) as early:
         assert [*early] == ["a", "b"]
-        for program, load, _ in starts("a", "b"):
+        for program, load, *_ in starts("a", "b"):
             async with start_worker(program, early[load.settings.name]) as process:
                 with trio.fail_after(90):
                     loaded = await WorkerSession(process).load(

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from inferd.sandbox import landlock
 from inferd.worker.sandbox import landlock_paths
 
@@ -5,7 +7,8 @@ from inferd.worker.sandbox import landlock_paths
 def test_missing_paths_are_skipped(monkeypatch):
     taken: list[tuple[int, int]] = []
 
-    def take(allowed: list[tuple[int, int]]) -> int:
+    def take(allowed: list[tuple[int, int]], *, ports: Sequence[int]) -> int:
+        assert ports == ()
         taken.extend(allowed)
         return 7
 

@@ -1,0 +1,112 @@
+"""What all kinds of remote engines have in common: settings, and how they are treated."""
+
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from inferd.config.kinds.kind import Contradiction, Credential, MemoryPolicy, Sandbox
+from inferd.config.kinds.model_paths import FindModel, absolute_path
+from inferd.config.kinds.remote_address import parse_address
+from inferd.config.kinds.remote_limits import (
+    ANSWER_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    FIRST_TOKEN_TIMEOUT_S,
+    HIGHEST_ANSWER_BYTES,
+    MAX_ANSWER_BYTES,
+    MAX_EVENT_BYTES,
+    STALL_TIMEOUT_S,
+)
+from inferd.config.settings import (
+    I32_MAX,
+    BackendSettings,
+    ConfigError,
+    FilePath,
+    Name,
+    Seconds,
+)
+
+Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+RemoteModel = Annotated[str, Meta(min_length=1, max_length=256)]
+BoundedBytes = Annotated[int, Meta(ge=1024, le=HIGHEST_ANSWER_BYTES)]
+
+
+class RemoteSettings(BackendSettings, frozen=True, kw_only=True):
+    """A backend on another machine, or in another program of this one."""
+
+    base_url: str
+    """``https://HOST``, ``http://127.0.0.1:PORT`` or ``unix:/PATH`` of a socket; without a path
+    it is ``/v1``. Plain HTTP goes to this machine alone."""
+    model: RemoteModel
+    """The model's name there."""
+    expect_model: RemoteModel | None = None
+    """The name of the model that answers must have. Default: it is not compared, since many
+    servers answer with another name than they are asked by."""
+    api_key_env: Variable | None = None
+    """The environment variable with the key. It is taken out of the environment that other
+    workers get."""
+    api_key_credential: Name | None = None
+    """The credential of the service with the key (``LoadCredential=`` of systemd): a file in
+    ``$CREDENTIALS_DIRECTORY``. Unlike a variable it is read anew for each worker."""
+    ca_file: FilePath | None = None
+    """Certificates, in PEM, of who may vouch for the remote. Default: those of the system."""
+    route_unnamed: bool = False
+    """Send it requests without ``model``, too. Otherwise prompts leave the machine for those
+    that name it alone."""
+    n_ctx: Annotated[int, Meta(ge=1, le=I32_MAX)] | None = None
+    """Tokens of one request there, prompt and answer. Default: unknown, and not compared."""
+    connect_timeout_s: Seconds = CONNECT_TIMEOUT_S
+    """Seconds until it is connected, with TLS."""
+    first_token_timeout_s: Seconds = FIRST_TOKEN_TIMEOUT_S
+    """Seconds from there to the first token."""
+    stall_timeout_s: Seconds = STALL_TIMEOUT_S
+    """Seconds between two tokens."""
+    answer_timeout_s: Seconds = ANSWER_TIMEOUT_S
+    """Seconds of the whole answer."""
+    max_answer_bytes: BoundedBytes = MAX_ANSWER_BYTES
+    """Bytes that the remote may send for one answer."""
+    max_event_bytes: BoundedBytes = MAX_EVENT_BYTES
+    """Bytes of one event of it."""
+
+
+R = TypeVar("R", bound=RemoteSettings)
+
+
+def credential_of(settings: RemoteSettings) -> Credential | None:
+    """Return where the key is."""
+    if settings.api_key_env is None and settings.api_key_credential is None:
+        return None
+    return Credential(settings.api_key_env, settings.api_key_credential)
+
+
+def find_contradiction(settings: RemoteSettings) -> Contradiction | None:
+    """Find settings that do not go together."""
+    if settings.api_key_env is not None and settings.api_key_credential is not None:
+        return Contradiction(
+            "api_key_env", settings.api_key_env, "no api_key_credential"
+        )
+    if settings.ca_file is not None and not settings.base_url.startswith("https:"):
+        return Contradiction("ca_file", settings.ca_file, "a base_url with https")
+    return None
+
+
+def locate_remote(settings: R, _: FindModel) -> R:
+    """Check the address, and make the path of the certificates absolute."""
+    try:
+        parse_address(settings.base_url)
+    except ValueError as error:
+        raise ConfigError(f"backend {settings.name}: base_url: {error}") from None
+    if settings.ca_file is None:
+        return settings
+    path = absolute_path(settings.ca_file, backend=settings.name, key="ca_file")
+    return replace(settings, ca_file=path)
+
+
+def sandbox_of(_settings: RemoteSettings) -> Sandbox:
+    """Return the sandbox with a network."""
+    return Sandbox.REMOTE
+
+
+def takes_no_memory(_settings: RemoteSettings) -> MemoryPolicy:
+    """Have no part in the memory plan."""
+    return MemoryPolicy.NONE

@@ -1,0 +1,72 @@
+"""Bounds of remote backends: value, unit, reason, and the threat they counter."""
+
+from typing import Final
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Seconds for finding a remote's address, connecting and the TLS handshake together: a packet
+that is lost is sent again after 1, 3 and 7 s."""
+
+FIRST_TOKEN_TIMEOUT_S: Final = 300.0
+"""Seconds until the first token: the remote may have a queue, and a long prompt to read."""
+
+STALL_TIMEOUT_S: Final = 60.0
+"""Seconds between two tokens; lines without one, such as comments, do not count."""
+
+ANSWER_TIMEOUT_S: Final = 3600.0
+"""Seconds of one answer in all: 65,536 tokens at 20 a second take 55 minutes."""
+
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+"""Bytes that a remote may send for one answer: a token takes some 250 in a server-sent event,
+so that this is an answer of 65,536 tokens."""
+
+HIGHEST_ANSWER_BYTES: Final = 1024 * 1024 * 1024
+"""Highest value of that setting."""
+
+MAX_EVENT_BYTES: Final = 1024 * 1024
+"""Bytes of one server-sent event, and of one line in it: the largest that are known have all
+arguments of a tool call."""
+
+MAX_HEAD_ERROR_BYTES: Final = 64 * 1024
+"""Bytes that are read of an answer that reports an error; the rest is not read."""
+
+MAX_QUOTED_CHARS: Final = 300
+"""Characters of a remote's error that clients are told."""
+
+MAX_KEY_BYTES: Final = 4096
+"""Bytes of a key; tokens of identity providers have up to some 3,000."""
+
+MAX_CONNECTIONS: Final = 256
+"""Connections to one remote at once: as many as requests can run (``MAX_SEQUENCES``)."""
+
+IDLE_CONNECTION_S: Final = 15.0
+"""Seconds for which an idle connection is kept for the next request. Servers close theirs
+after some 5 to 75 s; a request that meets that moment fails."""
+
+IDLE_CONNECTIONS: Final = 16
+"""Idle connections that are kept at most."""
+
+MAX_ADDRESSES: Final = 8
+"""Addresses of a name that are tried, of those that may be connected to."""
+
+MAX_CALLS: Final = 128
+"""Tool calls of one answer."""
+
+TOKEN_SLACK: Final = 64
+"""Pieces of text beyond two for each of ``max_tokens`` that a remote may send: some send a
+character in two pieces, or text that was held back in small ones."""
+
+PROMPT_BYTES_PER_TOKEN: Final = 4
+"""Bytes of a prompt that are estimated to be a token, for fair shares and the queue: the text
+of English is some 4.5, of others less. The answer has the remote's own count."""
+
+MAX_RETRY_AFTER_S: Final = 86_400.0
+"""The longest hint to wait that is passed on: a day, by which quotas are counted."""
+
+MAX_FAILURES: Final = 3
+"""Failures within ``FAILURE_WINDOW_S`` after which a remote is asked nothing for a while."""
+
+FAILURE_WINDOW_S: Final = 60.0
+"""Seconds for which a failure counts; an answer forgets them all."""
+
+OPEN_S: Final = 30.0
+"""Seconds for which it is asked nothing; then one request tries it."""

@@ -1,0 +1,57 @@
+"""Failures of remote engines, as their clients are told."""
+
+from typing import Final
+
+from inferd.config.kinds.remote_limits import MAX_QUOTED_CHARS
+from inferd.ipc.worker import Failed, Overflow
+
+NO_KEY: Final = "(key)"
+"""What stands in a text in place of the key."""
+
+
+class RemoteError(Exception):
+    """A request to a remote engine failed; the text is for the client.
+
+    Args:
+        reason: one line, which may quote the remote.
+        by_request: whether the request is the cause, and not the remote.
+        retry_after_ms: milliseconds after which the remote may serve it, by its own word.
+        overflow: set if the request does not fit into its context.
+        is_limit: whether the remote is in order, and only answers no more for now.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        by_request: bool = False,
+        retry_after_ms: int | None = None,
+        overflow: Overflow | None = None,
+        is_limit: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.by_request = by_request or overflow is not None
+        self.retry_after_ms = retry_after_ms
+        self.overflow = overflow
+        self.counts = not (self.by_request or is_limit)
+        """Whether the breaker counts it."""
+
+    def message(self, ticket: int, key: str = "") -> Failed:
+        """Make the message of a job that failed so, without the key."""
+        reason = str(self)
+        return Failed(
+            ticket=ticket,
+            reason=reason.replace(key, NO_KEY) if key else reason,
+            by_request=self.by_request,
+            is_unavailable=not self.by_request,
+            retry_after_ms=self.retry_after_ms,
+            overflow=self.overflow,
+        )
+
+
+def quote(text: str) -> str:
+    """Quote what a remote said: one line of printable characters, not too long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if len(line) > MAX_QUOTED_CHARS:
+        line = f"{line[: MAX_QUOTED_CHARS - 1]}…"
+    return line

@@ -1,0 +1,146 @@
+"""The main function of the programs that ask remote engines."""
+
+import os
+import socket
+import ssl
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+import trio
+
+from inferd.config.kinds.kind import BackendKind, InWorker
+from inferd.config.kinds.remote import RemoteSettings
+from inferd.config.kinds.remote_address import RemoteAddress, parse_address
+from inferd.config.kinds.remote_limits import MAX_KEY_BYTES
+from inferd.ipc.encoding import decode_settings
+from inferd.ipc.worker import Loaded, LoadFailed, ReceivedLoad
+from inferd.sandbox.pdeathsig import die_with_parent
+from inferd.sandbox.privileges import refuse_inspection
+from inferd.worker.backend import LoadError
+from inferd.worker.channel import MessageQueue, ReceivedMessage, WorkerChannel
+from inferd.worker.remote.api import RemoteApi
+from inferd.worker.remote.channel import AsyncChannel
+from inferd.worker.remote.exchange import RemoteConnections
+from inferd.worker.remote.generic_writer import MARKERS
+from inferd.worker.remote.network import tls_context
+from inferd.worker.remote.service import RemoteService
+from inferd.worker.runtime import EXIT_BUG, EXIT_LOAD_FAILED
+from inferd.worker.sandbox import WorkerSandbox, drop_privileges
+
+_KEY_ARGUMENT: Final = 3
+
+
+S = TypeVar("S", bound=RemoteSettings)
+
+
+def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
+    """Serve the daemon at the other end of the descriptor on the command line.
+
+    Nobody can trace this process or read its memory: it has the key.
+
+    Args:
+        kind: whose program this is.
+        api: of its remotes.
+
+    Returns:
+        The exit code.
+    """
+    refuse_inspection()
+    fd, parent_pid = map(int, sys.argv[1:_KEY_ARGUMENT])
+    die_with_parent(parent_pid)
+    drop_privileges()
+    with socket.socket(fileno=fd) as sock:
+        queue = MessageQueue()
+        channel = WorkerChannel(sock, queue)
+        match channel.receive():
+            case ReceivedMessage(ReceivedLoad() as load):
+                settings = decode_settings(load, kind.settings)
+            case _:
+                return EXIT_BUG
+        loaded = Loaded(
+            capabilities=api.capabilities(settings),
+            library=f"{api.name} at {parse_address(settings.base_url)}",
+            marker_tokens=MARKERS,
+        )
+        if load.is_outline:
+            channel.send(loaded)
+            return 0
+        try:
+            key = _read_key(kind, settings)
+            remote, tls = _prepare(settings)
+        except LoadError as error:
+            channel.send(LoadFailed(reason=error.reason, detail=error.detail))
+            return EXIT_LOAD_FAILED
+        channel.send(WorkerSandbox().enter_remote(remote.port))
+        channel.send(loaded)
+        sock.setblocking(False)  # noqa: FBT003  # socket's own signature
+        connect = partial(
+            RemoteConnections, remote, settings, key=key, tls=tls, errors=api.errors
+        )
+        trio.run(
+            RemoteService(
+                AsyncChannel(sock, queue),
+                settings,
+                api,
+                connect,
+                heartbeat_s=load.heartbeat_s,
+                key=key,
+            ).serve
+        )
+    return 0
+
+
+def _read_key(kind: BackendKind[S], settings: S) -> str:
+    """Read the key from its descriptor; an empty text if none is configured.
+
+    Raises:
+        LoadError: there is none, or it is none.
+    """
+    assert isinstance(kind.served_by, InWorker)  # noqa: S101  # this one
+    credential = kind.served_by.credential(settings)
+    if credential is None:
+        return ""
+    if len(sys.argv) <= _KEY_ARGUMENT:
+        raise LoadError(
+            "the key of the remote is missing",
+            f"api_key_env = {credential.variable}: no such variable"
+            if credential.variable
+            else f"api_key_credential = {credential.file}: no such file in "
+            "$CREDENTIALS_DIRECTORY",
+        )
+    fd = int(sys.argv[_KEY_ARGUMENT])
+    content = os.pread(fd, MAX_KEY_BYTES + 1, 0)
+    os.close(fd)
+    key = content.decode("ascii", "replace").strip()
+    if (
+        not key
+        or len(content) > MAX_KEY_BYTES
+        or not key.isascii()
+        or not key.isprintable()
+    ):
+        raise LoadError(
+            "the key of the remote cannot be used",
+            f"the key has {len(content)} bytes; allowed: 1 to {MAX_KEY_BYTES}, printable",
+        )
+    return key
+
+
+def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | None]:
+    """Read what the sandbox does not let read; resolve once, which loads libraries.
+
+    Raises:
+        LoadError: the certificates cannot be read.
+    """
+    remote = parse_address(settings.base_url)
+    if remote.is_name:
+        with suppress(OSError):  # a remote that cannot be reached stops no start
+            socket.getaddrinfo(remote.host, remote.port, type=socket.SOCK_STREAM)
+    if remote.scheme != "https":
+        return remote, None
+    try:
+        return remote, tls_context(settings.ca_file)
+    except OSError as error:
+        reason = "the certificates for the remote cannot be read"
+        raise LoadError(reason, f"ca_file {settings.ca_file}: {error}") from error
