@@ -83,7 +83,9 @@ SETTINGS = st.builds(
 ) | st.builds(
     LlamaCppSettings,
     name=NAMES,
-    model=st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=8),
+    model=st.text(
+        st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8
+    ),
     sha256=st.none() | st.just("0" * 64),
     n_ctx=st.none() | st.integers(8, 2**20),
     serves=st.none() | st.sampled_from(["generate", "embed", "rerank"]),
