@@ -103,6 +103,7 @@ class BatchDecoder:
 
     def drop(self, ticket: int) -> None:
         """Remove a sequence, and free its slot, if it has one."""
+        self._rows, self._reading = [], []  # they hold the prompt and its media
         self._to_pause.discard(ticket)
         self._throttle.drop(ticket)
         if sequence := self._running.pop(ticket, None):
@@ -201,6 +202,7 @@ class BatchDecoder:
         """Plan a step and fill the batch, in the order of slots: see ``LlamaContext``."""
         if (tokens := self._next_tokens()) is not None:
             self._batch.advance(tokens)
+            self._reading = []
             return self._rows
         reading = [each for each in self._running.values() if each.span is None]
         reading = self._throttle.select(reading)
@@ -224,7 +226,7 @@ class BatchDecoder:
 
         Then a plan would have the same rows; it takes longer than sampling does.
         """
-        if self._speculation or len(self._rows) != len(self._running):
+        if self._speculation or not self._rows or len(self._rows) != len(self._running):
             return None
         tokens: list[int] = []
         for row in self._rows:

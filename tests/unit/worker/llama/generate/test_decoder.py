@@ -1,4 +1,5 @@
 import threading
+import weakref
 from itertools import pairwise
 from typing import Any
 
@@ -81,6 +82,17 @@ def test_one_may_take_the_place_of_another_between_two_steps(backend):
     backend.drop(1)
     backend.start(1, backend.prepare(job("late")))
     assert collect(steps(backend))[1].text == expected
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_nothing_is_held_of_an_answer_that_is_over(backend, is_cancelled):
+    prepared = backend.prepare(job("secret"))
+    is_held = weakref.ref(prepared)
+    backend.start(1, prepared)
+    del prepared
+    list(steps(backend, 3 if is_cancelled else 10_000))
+    backend.drop(1)
+    assert not is_held()
 
 
 def test_a_dropped_sequence_leaves_no_trace_in_its_slot(backend):
@@ -251,6 +263,16 @@ def test_log_probabilities_are_those_before_any_option(backend):
 # --- reading a prompt -----------------------------------------------------------------
 
 
+def test_a_prompt_whose_last_token_is_read_alone_is_read_once(backend):
+    asked = job("again " * 20, cache="auto", owner=1, max_tokens=8)
+    n_prompt = backend.prepare(asked).prompt_tokens
+    n_read: list[int] = []
+    for _ in range(2):
+        backend.start(1, backend.prepare(asked))
+        n_read.append(sum(step.n_read for step in steps(backend)))
+    assert n_read == [n_prompt, 1]
+
+
 def test_prefill_only_generates_no_token(backend):
     prepared = backend.prepare(job("x" * 300, prefill_only=True, n_alternatives=1))
     backend.start(1, prepared)
@@ -375,6 +397,14 @@ def test_an_interruption_that_comes_too_late_is_harmless(backend):
     backend.start(1, backend.prepare(job("steady")))
     backend._engine._context.interrupt()
     assert collect(steps(backend))[1].text == expected
+
+
+def test_no_tokens_may_be_asked_for_after_an_interruption(backend):
+    backend.start(1, backend.prepare(job("y" * 400)))
+    backend._engine._context.interrupt()
+    assert not take_step(backend).n_read
+    backend.drop(1)
+    assert answer(backend, job(max_tokens=0)).end.stop_reason == "length"
 
 
 def test_an_interruption_meant_for_a_stream_past_its_prompt_is_ignored(backend):
