@@ -62,6 +62,13 @@ class ConnectionLostError(ClientError):
     """The connection ended before the terminal frame."""
 
 
+class UnreadError(ConnectionLostError):
+    """It ended before the daemon had read all that was sent, and without an answer.
+
+    A request behind which nothing was sent has not been computed.
+    """
+
+
 class ProtocolError(ClientError):
     """The daemon sent a frame that this protocol does not allow."""
 

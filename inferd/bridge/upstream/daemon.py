@@ -28,7 +28,7 @@ from inferd.bridge.upstream.pool import ClientPool
 from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
 from inferd.client.asynchronous import AsyncClient, connect
 from inferd.client.discovery import NoDaemonError
-from inferd.client.exchange import ClientError, RequestFailedError
+from inferd.client.exchange import ClientError, RequestFailedError, UnreadError
 from inferd.surfaces import EMBED, RERANK, V2
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, RerankRequest
@@ -143,7 +143,7 @@ class DaemonClient:
         unserved: RequestFailedError | None = None
         while request is not None:
             sent, request = request, None
-            batches = self._send(client, sent, principal, asked.descriptors)
+            batches = self._send_until_read(client, sent, principal, asked.descriptors)
             try:
                 async with aclosing(batches):
                     async for frames in batches:
@@ -158,6 +158,29 @@ class DaemonClient:
                     unserved = None  # the refusal of this one is to be told
                 if request is None:
                     raise error from None
+
+    async def _send_until_read(
+        self,
+        client: AsyncClient,
+        request: DaemonRequest,
+        principal: str,
+        descriptors: Sequence[int],
+    ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
+        """Send a request, and once more if the daemon has closed a kept connection before it.
+
+        It has not computed a request that it has not read.
+        """
+        for is_last in (False, True):
+            batches = self._send(client, request, principal, descriptors)
+            try:
+                async with aclosing(batches):
+                    async for frames in batches:
+                        yield frames
+            except UnreadError:
+                if is_last:
+                    raise
+            else:
+                return
 
     def _send(
         self,

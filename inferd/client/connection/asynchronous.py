@@ -22,6 +22,7 @@ from inferd.client.exchange import (
     ClientSurface,
     ConnectionLostError,
     Exchange,
+    UnreadError,
 )
 from inferd.client.memfd import scm_rights
 from inferd.client.peer_check import PeerCheck, UntrustedServerError
@@ -79,8 +80,11 @@ async def _connect(check: PeerCheck) -> trio.SocketStream:
 
 async def send(
     stream: trio.SocketStream, data: bytes, descriptors: Sequence[int] = ()
-) -> None:
+) -> bool:
     """Send bytes, with descriptors attached to the first; ignore a broken connection.
+
+    Returns:
+        Whether all were sent.
 
     Cancellation: part of the bytes may have been sent.
     """
@@ -90,6 +94,8 @@ async def send(
         if descriptors:  # they go with the first byte
             n_sent = await stream.socket.sendmsg([data], scm_rights(descriptors))
         await stream.send_all(memoryview(data)[n_sent:])
+        return True
+    return False
 
 
 async def read(stream: trio.SocketStream) -> bytes:
@@ -109,6 +115,30 @@ async def read(stream: trio.SocketStream) -> bytes:
     except (OSError, trio.ClosedResourceError) as error:
         raise ConnectionLostError("the connection broke") from error
     raise ConnectionLostError("the connection is closed")
+
+
+async def _read_first(stream: trio.SocketStream, *, is_sent: bool) -> bytes:
+    """Receive the beginning of an answer, like ``read``.
+
+    A Unix socket is reset where the other end is closed with unread bytes in it.
+
+    Args:
+        stream: the connection.
+        is_sent: whether the whole request was sent.
+
+    Raises:
+        UnreadError: the daemon has not read all that was sent.
+        ConnectionLostError: as ``read``.
+    """
+    try:
+        data = await read(stream)
+    except ConnectionLostError as error:
+        if isinstance(error.__cause__, ConnectionResetError):
+            raise UnreadError("the daemon did not read the request") from error
+        raise
+    if not (data or is_sent):
+        raise UnreadError("the daemon did not read the request")
+    return data
 
 
 class AsyncConnection(Generic[Q, A]):
@@ -160,15 +190,19 @@ class AsyncConnection(Generic[Q, A]):
             exchange = self._exchange
             line = exchange.start(request)
             with self._closing_on_error(stream):
-                await send(stream, line, descriptors)
+                is_sent = await send(stream, line, descriptors)
         try:
-            while not exchange.is_done:
-                exchange.feed(await read(stream))
+            data = await _read_first(stream, is_sent=is_sent)
+            while True:
+                exchange.feed(data)
                 frames, failure = exchange.next_frames()
                 if frames:
                     yield frames
                 if failure is not None:
                     raise failure
+                if exchange.is_done:
+                    return
+                data = await read(stream)
         finally:
             if not exchange.is_done:
                 self._disconnect(stream)

@@ -17,6 +17,7 @@ from inferd.bridge.openai.chat_request import ask_chat
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked, Question
 from inferd.bridge.upstream.daemon import DaemonClient
+from inferd.client.asynchronous import AsyncClient
 
 Dialogue = Callable[[trio.SocketStream, dict[str, Any]], Awaitable[None]]
 ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=9)
@@ -152,6 +153,81 @@ async def test_a_connection_is_kept_unless_one_of_its_ends_has_closed_it(short_d
                 await ask(client)
             await ask(client)
     assert n_connections == 3
+
+
+class Closing:
+    """A daemon that closes connections after an answer, for a number of times.
+
+    Args:
+        n_closed: connections that it closes.
+        how: with the next request unread, with it read, or before it comes.
+    """
+
+    def __init__(self, n_closed: int, how: str) -> None:
+        self._n_left = n_closed
+        self._how = how
+        self.n_answers = 0
+
+    async def __call__(self, stream: trio.SocketStream, _: dict[str, Any]) -> None:
+        while True:
+            await says(DONE)(stream, {})
+            self.n_answers += 1
+            if self._n_left and self._how == "before":
+                break
+            await trio.lowlevel.wait_readable(stream.socket)
+            if self._n_left and self._how == "unread":
+                break
+            if not await stream.receive_some() or self._n_left:
+                break
+        self._n_left = max(0, self._n_left - 1)
+
+
+@pytest.mark.parametrize("how", ["unread", "before"])
+async def test_a_request_that_a_kept_connection_loses_unread_is_sent_once_more(
+    short_dir, monkeypatch, how
+):
+    if how == "before":  # between the look at the connection and the request
+        monkeypatch.setattr(AsyncClient, "drop_ended", lambda _: None)
+    daemon = Closing(1, how)
+    async with listening(short_dir, "infer.v2.sock", daemon):
+        with closing(DaemonClient(short_dir, max_requests=2)) as client:
+            for _ in range(3):
+                assert [frame.id for frame in await ask(client)] == ["req_1"]
+                await wait_all_tasks_blocked()
+    assert daemon.n_answers == 3
+
+
+async def test_a_request_that_the_daemon_has_read_is_not_sent_again(short_dir):
+    daemon = Closing(1, "read")
+    async with listening(short_dir, "infer.v2.sock", daemon):
+        with closing(DaemonClient(short_dir, max_requests=2)) as client:
+            await ask(client)
+            with pytest.raises(BridgeError) as caught:
+                await ask(client)
+    assert caught.value.reason is Reason.UNAVAILABLE
+    assert daemon.n_answers == 1
+
+
+async def test_a_request_that_is_never_read_fails(short_dir):
+    n_connections = 0
+
+    async def close(stream: trio.SocketStream) -> None:
+        nonlocal n_connections
+        n_connections += 1
+        await trio.lowlevel.wait_readable(stream.socket)
+        await stream.aclose()
+
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(short_dir / "infer.v2.sock"))
+    listener.listen()
+    with trio.socket.from_stdlib_socket(listener) as sock:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, close, [trio.SocketListener(sock)])
+            with closing(DaemonClient(short_dir, max_requests=2)) as client:
+                with pytest.raises(BridgeError):
+                    await ask(client)
+            nursery.cancel_scope.cancel()
+    assert n_connections == 2
 
 
 async def test_one_principal_leaves_places_for_others(short_dir):
