@@ -310,7 +310,7 @@ class HttpConnection:
         """Send a part of a streamed body as h11 would, but at a tenth of its cost.
 
         Args:
-            data: of the body; some bytes.
+            data: of the body. A chunk without any would end it, so none is sent for no bytes.
             is_last: whether the end of the body follows at once, and is sent along.
 
         Returns:
@@ -320,8 +320,8 @@ class HttpConnection:
         assert isinstance(parser, h11.Connection)  # noqa: S101  # no WebSocket is spoken
         if (parser.our_state, parser.their_http_version) != (h11.SEND_BODY, b"1.1"):
             return False
-        chunk = b"%x\r\n%b\r\n" % (len(data), data)
-        if is_last:
+        chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        if is_last or not data:
             self._held += chunk
         else:
             await self._send(chunk)

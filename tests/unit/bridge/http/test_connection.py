@@ -142,7 +142,8 @@ async def test_a_request_that_is_sent_ahead_is_answered_later(autojump_clock):
 async def streams(scope: Any, receive: Any, send: Any) -> None:
     """Stream in parts as the bridge's answers do."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    for part, is_last in ((b"one", False), (b"two" * 9, False), (b"end", True)):
+    parts = ((b"one", False), (b"", False), (b"two" * 9, False), (b"end", True))
+    for part, is_last in parts:
         if not await scope["state"]["write"](part, is_last=is_last):
             await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body"})
