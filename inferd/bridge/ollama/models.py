@@ -12,11 +12,11 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from inferd.bridge.ollama.answer import timestamp
-from inferd.bridge.ollama.sampling import Fields, other_names
+from inferd.bridge.ollama.sampling import Fields, one_name, other_names
 from inferd.bridge.ollama.tables import SHOW
 from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.failures import BridgeError, Reason, invalid
+from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.limits.bridge import MAX_STATED_CHARS
 from inferd.wire.offered_facts import OfferedFacts
 
@@ -76,9 +76,7 @@ def show_model(body: bytes, models: Sequence[OfferedModel], began_s: int) -> byt
             that name.
     """
     wanted = read_body(body, SHOW, ShowRequest)
-    name = wanted.model or wanted.name
-    if not name:
-        raise invalid("model", "is missing")
+    name = one_name(wanted.model, wanted.name)
     by_name = {model.name: model for model in models}
     for each in (name, *other_names(name)):
         if each in by_name:

@@ -114,6 +114,19 @@ def reasons_if_able(wanted: GenerationFields) -> bool:
     return wanted.think in (None, "")
 
 
+def one_name(model: str, name: str) -> str:
+    """Return the model that a request names in one of two fields.
+
+    Raises:
+        BridgeError: neither is set, or they name two models.
+    """
+    if not (model or name):
+        raise invalid("model", "is missing")
+    if model and name and model != name:
+        raise invalid("name", "contradicts model")
+    return model or name
+
+
 def other_names(model: str) -> tuple[str, ...]:
     """Return the other name of a model: without a tag, its tag is ``latest``."""
     if model.endswith(_LATEST):

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from inferd.bridge.ollama.sampling import one_name
 from inferd.bridge.ollama.tables import DELETE, PULL
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
@@ -142,7 +143,7 @@ def ask_delete_model(
 
 def _named(model: str, name: str) -> str:
     """Return the name that a request has, without the tag that counts as none."""
-    found = (model or name).removesuffix(_LATEST)
+    found = one_name(model, name).removesuffix(_LATEST)
     if not found:
         raise invalid("model", "is missing")
     return found

@@ -1,17 +1,22 @@
 """From the bytes of a request's body to its type."""
 
+import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import msgspec
 
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.fields import FieldTable
 from inferd.limits.bridge import MAX_STATED_CHARS
+from inferd.limits.protocol import REPEATS_CHECKED_BYTES
 from inferd.wire.codec import DECODE_FAILURES
 
 T = TypeVar("T")
 _PLACE: Final = re.compile(r" - at `\$\.?(.*)`\Z", re.DOTALL)
+_TWICE: Final = 2
 _OBJECT: Final = msgspec.json.Decoder(dict[str, object])
 
 
@@ -25,7 +30,35 @@ def read_body(body: bytes, table: FieldTable, kind: type[T]) -> T:
         document = _OBJECT.decode(body)
     except DECODE_FAILURES as error:
         raise BridgeError(Reason.INVALID_REQUEST, f"the body: {error}") from error
-    return convert(table.select(document), kind)
+    fields = table.select(document)
+    _refuse_repeats(body, document)
+    return convert(fields, kind)
+
+
+def _refuse_repeats(body: bytes, names: Iterable[str]) -> None:
+    """Refuse a field that an object has twice, of which decoding kept the last.
+
+    As in the daemon, longer bodies than ``REPEATS_CHECKED_BYTES`` and names that are
+    spelled with escapes are not searched: there the last one counts.
+
+    Args:
+        body: one that has been decoded already.
+        names: of its fields.
+
+    Raises:
+        BridgeError: one occurs twice.
+    """
+    if len(body) > REPEATS_CHECKED_BYTES:
+        return
+    if all(body.count(f'"{name}"'.encode()) < _TWICE for name in names):
+        return
+    try:
+        pairs = json.loads(body, object_pairs_hook=list)
+    except RecursionError as error:
+        raise BridgeError(Reason.INVALID_REQUEST, f"the body: {error}") from error
+    for name, count in Counter(name for name, _ in pairs).items():
+        if count >= _TWICE:
+            raise invalid(name, "is there twice")
 
 
 def read_part(

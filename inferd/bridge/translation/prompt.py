@@ -45,10 +45,10 @@ def call_arguments(text: str, place: str) -> Raw:
 
 
 def unsupported_part(kind: str, place: str, *, noun: str = "parts") -> BridgeError:
-    """Return the refusal of a part of a message that is no text."""
+    """Return the refusal of a part of a message of a kind that no route takes."""
     return BridgeError(
         Reason.UNSUPPORTED,
-        f"{place}: {noun} of type {kind} are not supported; text is",
+        f"{place}: {noun} of type {kind} are not supported",
         param=place,
     )
 

@@ -125,7 +125,9 @@ def _overflow(
     frame: ClientErrorFrame, names: Mapping[str, str], n_tokens: int, n_ctx: int
 ) -> BridgeError:
     at_least = "at least " if frame.at_least is True else ""
-    over = f"; {at_least}{frame.tokens_over} too many" if frame.tokens_over else ""
+    over = ""
+    if frame.tokens_over:
+        over = f"; {at_least}{frame.tokens_over} too many, counting one for the answer"
     return BridgeError(
         Reason.CONTEXT_OVERFLOW,
         f"This model's maximum context length is {n_ctx} tokens, and the prompt has "

@@ -55,6 +55,7 @@ def test_a_model_of_another_registry_is_not_found():
     [
         {},
         {"model": ""},
+        {"model": "hf:me/m", "name": "hf:me/n"},
         {"model": "hf:me/m", "insecure": True},
         {"model": "hf:me/m", "password": "x"},
         {"model": "hf.co/me/m\u009b2J"},

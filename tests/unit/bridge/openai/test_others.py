@@ -181,6 +181,13 @@ def test_failures_have_openais_form():
     }
 
 
+@pytest.mark.parametrize("reason", Reason)
+def test_who_is_at_fault_follows_from_the_status(reason):
+    failure = BridgeError(reason, "x")
+    kind = json.loads(failure_body(failure))["error"]["type"]
+    assert (kind == "server_error") is (failure.status >= 500)
+
+
 def test_a_path_below_no_prefix_has_a_form_all_the_same():
     assert api_of("/v1/x") is OPENAI
     assert api_of("elsewhere") is APIS[0]

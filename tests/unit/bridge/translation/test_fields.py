@@ -53,6 +53,12 @@ def test_an_unknown_field_is_refused_by_its_name_though_it_is_null():
     assert (error.reason, error.param) == (Reason.UNKNOWN_FIELD, "contents")
 
 
+def test_a_field_that_is_there_twice_is_refused_and_a_text_with_its_name_is_not():
+    error = refusal(b'{"count":1,"user":{"count":3},"count" :2}')
+    assert (error.reason, error.param) == (Reason.INVALID_REQUEST, "count")
+    assert ask(user=["count", {"count": 2}], count=2).count == 2
+
+
 def test_few_and_short_names_of_many_are_repeated():
     fields = {f"{'x' * 2000}{number}": 1 for number in range(100)}
     assert len(str(refusal(json.dumps(fields).encode()))) < 5000

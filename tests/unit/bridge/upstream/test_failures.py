@@ -36,10 +36,11 @@ def test_a_full_queue_says_when_to_come_again():
 
 def test_an_overflow_has_the_numbers():
     failure = refusal_of(
-        frame("invalid_request", prompt_tokens=900, n_ctx=512, tokens_over=388)
+        frame("invalid_request", prompt_tokens=900, n_ctx=512, tokens_over=389)
     )
     assert failure.reason is Reason.CONTEXT_OVERFLOW
-    assert all(number in str(failure) for number in ("900", "512", "388"))
+    assert all(number in str(failure) for number in ("900", "512", "389"))
+    assert "counting one for the answer" in str(failure)
 
 
 def test_fields_have_the_names_of_the_api():
