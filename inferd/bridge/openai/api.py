@@ -92,7 +92,7 @@ OPENAI: Final = Api(
             *("/v1/rerank", ask_rerank, tables.RERANK),
             body=RankRequest,
             answer=dict[str, object] | list[object],
-            also=("/rerank", "/v1/reranking", "/reranking"),
+            also=("/v2/rerank", "/rerank", "/v1/reranking", "/reranking"),
         ),
         FormOperation(
             *("/v1/audio/transcriptions", ask_transcription, TRANSCRIPTIONS, _STREAM),

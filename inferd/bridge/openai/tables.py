@@ -141,19 +141,31 @@ RERANK: Final = FieldTable(
     (
         *_MODEL,
         *honoured("query"),
-        *honoured("documents", note="Texts, or objects with a `text`."),
+        *honoured(
+            "documents",
+            note="Texts, or objects with a `text`. A `relevance_score` is as the model computes "
+            "it, which need not be between 0 and 1.",
+        ),
         *honoured(
             "texts",
             note="An addition, instead of `documents`: the answer then has the form of Text "
             "Embeddings Inference, an array of `index` and `score`.",
         ),
         *honoured("top_n"),
-        *honoured("return_documents", note="Default false."),
+        *honoured("return_documents", note="Default false; needs `documents`."),
         *honoured("return_text", note="The same for `texts`."),
         *ignored("user", note="Whose request it is follows from the token."),
+        *ignored(
+            *("truncation", "truncate", "truncation_direction"),
+            note="What does not fit in the context is refused with the numbers, and never cut.",
+        ),
         *refused(
             "max_chunks_per_doc", "overlap_tokens", note="documents are not split"
         ),
+        *refused("max_tokens_per_doc", note="documents are not cut"),
+        *refused("priority", note="the daemon shares its queue", neutral=(0,)),
+        *refused("return_embeddings", note="use /v1/embeddings", neutral=(False,)),
+        *refused("raw_scores", note="scores are always the model's", neutral=(True,)),
         *refused("rank_fields", note="only text is ranked", neutral=(["text"],)),
     ),
 )

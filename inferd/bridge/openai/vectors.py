@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Raw, Struct
 from inferd.bridge.openai.tables import EMBEDDINGS, RERANK
 from inferd.bridge.openai.usage import prompt_usage
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.one_frame import OneFrameAnswer
 from inferd.bridge.translation.question import Answer, Asked, Question
@@ -145,10 +145,14 @@ def ask_rerank(body: bytes, asked: Asked) -> Question:
     """Translate a request to rank documents.
 
     Raises:
-        BridgeError: it has something that is not served.
+        BridgeError: it has something that is not served, or that contradicts itself.
     """
     wanted = read_body(body, RERANK, RankRequest)
     field, texts = _ranked(wanted)
+    if wanted.return_text and field != "texts":
+        raise invalid("return_text", "needs texts")
+    if wanted.return_documents and field != "documents":
+        raise invalid("return_documents", "needs documents")
     request = RerankRequest(
         id=asked.request_id,
         model=wanted.model,
@@ -183,7 +187,7 @@ def _ranked(wanted: RankRequest) -> tuple[str, list[str]]:
         case _:
             raise BridgeError(
                 Reason.INVALID_REQUEST,
-                "documents: needed, or texts in their place",
+                "documents: needed, or texts in their place, and not both",
                 param="documents",
             )
 

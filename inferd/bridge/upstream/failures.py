@@ -49,6 +49,8 @@ _LACKING: Final[Mapping[str, str]] = {
 """What the model that a request names may lack, in the daemon's words, and the field that asks
 for it: that is at fault, and not the name."""
 _NO_SUPPORT: Final = re.compile(rf" has no support for ({'|'.join(_LACKING)}); ")
+_TEXT_OVERFLOW: Final = re.compile(r" has .*tokens.*, the context \d+\Z")
+"""How the daemon refuses a text to embed or to rank that does not fit."""
 NO_REASONING: Final = "has no support for reasoning traces"
 """How the daemon refuses to reason with the model that a request names."""
 NOT_SERVED: Final = "is not served here"
@@ -105,7 +107,9 @@ def refusal_of(
         asking = names.get("min_n_ctx", "min_n_ctx")
         return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)
     param = None
-    if reason is Reason.INVALID_REQUEST:
+    if reason is Reason.INVALID_REQUEST and _TEXT_OVERFLOW.search(text):
+        reason = Reason.CONTEXT_OVERFLOW
+    if reason in {Reason.INVALID_REQUEST, Reason.CONTEXT_OVERFLOW}:
         found = _FIELD.match(text)
         param = found[0] if found and found[0] in _FIELDS else None
         param = names.get(param, param) if param else None

@@ -26,6 +26,17 @@ from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 SKIPPED_TOOLS: Final = "inferd_skipped_tools"
 """Key of a response's metadata that names the tools which the model was not offered."""
 _LOGPROBS: Final = "message.output_text.logprobs"
+Included = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "message.input_image.image_url",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+]
+"""What a client may want beside the answer; no response has any but the first."""
 _NOT_THINKING: Final = ("none", "minimal")
 _NAMES: Final = {
     "messages": "input",
@@ -77,7 +88,7 @@ class ResponseRequest(Struct, frozen=True, kw_only=True):
     parallel_tool_calls: bool = True
     text: TextConfig = TextConfig()
     reasoning: Reasoning = Reasoning()
-    include: list[str] = []
+    include: list[Included] = []
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     metadata: dict[str, str] = {}
     keep_alive: float | None = None

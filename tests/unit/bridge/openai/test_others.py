@@ -156,6 +156,27 @@ def test_documents_or_texts_are_needed_to_rank(fields):
     assert caught.value.param == "documents"
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"documents": ["a"], "return_text": True}, "return_text"),
+        ({"texts": ["a"], "return_documents": True}, "return_documents"),
+        ({"documents": ["a"], "max_tokens_per_doc": 9}, "max_tokens_per_doc"),
+        ({"texts": ["a"], "raw_scores": False}, "raw_scores"),
+    ],
+)
+def test_what_a_ranking_would_lack_is_refused(fields, param):
+    with pytest.raises(BridgeError) as caught:
+        ask_rerank(body(query="q", **fields), ASKED)
+    assert caught.value.param == param
+
+
+def test_what_asks_for_nothing_is_accepted_of_other_rankers_forms():
+    fields = {"truncation": True, "priority": 0, "return_embeddings": False}
+    question = ask_rerank(body(query="q", documents=["a"], **fields), ASKED)
+    assert question.request.documents == ["a"]
+
+
 # --- the record ---------------------------------------------------------------------
 
 

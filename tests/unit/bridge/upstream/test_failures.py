@@ -43,6 +43,13 @@ def test_an_overflow_has_the_numbers():
     assert "counting one for the answer" in str(failure)
 
 
+def test_a_text_to_embed_or_to_rank_that_does_not_fit_is_an_overflow():
+    text = "input[0] has 902 tokens, the context 512"
+    failure = refusal_of(frame("invalid_request", f"invalid request: {text}"))
+    assert (failure.reason, failure.param) == (Reason.CONTEXT_OVERFLOW, "input")
+    assert str(failure) == text
+
+
 def test_fields_have_the_names_of_the_api():
     names = {"messages": "input", "max_tokens": "max_output_tokens"}
     overflow = frame("invalid_request", prompt_tokens=900, n_ctx=512)

@@ -335,6 +335,11 @@ def test_pictures_and_recordings_are_attached_in_messages_and_in_results():
         ),
         ({"max_output_tokens": 0}, Reason.INVALID_REQUEST, "max_output_tokens"),
         ({"stream_options": {}}, Reason.INVALID_REQUEST, "stream_options"),
+        (
+            {"include": ["message.output_text.logprob"]},
+            Reason.INVALID_REQUEST,
+            "include[0]",
+        ),
         ({"previous_response_id": "r"}, Reason.UNSUPPORTED, "previous_response_id"),
         ({"background": True}, Reason.UNSUPPORTED, "background"),
         ({"truncation": "auto"}, Reason.UNSUPPORTED, "truncation"),
