@@ -20,6 +20,10 @@ class StreamReader(Protocol):
     def is_over(self) -> bool:
         """Whether nothing more is expected."""
 
+    @property
+    def n_pieces(self) -> int:
+        """Parts of reasoning, text and calls so far, those that are written later included."""
+
     def read(self, data: bytes) -> Sequence[bytes]:
         """Read the data of an event; return the pieces of the answer in it.
 

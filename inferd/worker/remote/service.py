@@ -36,10 +36,12 @@ S = TypeVar("S", bound=RemoteSettings)
 class _Question:
     """A job that is prepared, and may run."""
 
-    def __init__(self, job: GenerateJob, body: bytes) -> None:
+    def __init__(self, job: GenerateJob, body: bytes, n_ctx: int | None) -> None:
         self.job = job
         self.body = body
-        self.prompt_tokens = -(-len(body) // PROMPT_BYTES_PER_TOKEN)
+        estimate = -(-len(body) // PROMPT_BYTES_PER_TOKEN)
+        # an estimate refuses nothing: whether the prompt fits, the remote says
+        self.prompt_tokens = estimate if n_ctx is None else min(estimate, n_ctx)
         self.scope = trio.CancelScope()
 
 
@@ -99,9 +101,9 @@ class RemoteService(Generic[S]):
         match message:
             case Prepare(ticket=ticket, job=job):
                 await self._channel.send(self._prepare(ticket, job))
-            case Run(ticket=ticket):
+            case Run(ticket=ticket) if question := self._questions.get(ticket):
                 self._running.add(ticket)
-                nursery.start_soon(self._run, ticket, exchange)
+                nursery.start_soon(self._run, ticket, question, exchange)
             case Drop(ticket=ticket):
                 if (question := self._questions.pop(ticket, None)) is not None:
                     question.scope.cancel()
@@ -112,14 +114,16 @@ class RemoteService(Generic[S]):
         if not isinstance(job, GenerateJob):
             return Failed(ticket=ticket, reason="not what this backend can do")
         try:
-            question = _Question(job, self._api.write_request(self._settings, job))
+            body = self._api.write_request(self._settings, job)
         except RefusedError as error:
             return Refused(ticket=ticket, reason=str(error))
+        question = _Question(job, body, self._settings.n_ctx)
         self._questions[ticket] = question
         return PromptReady(ticket=ticket, prompt_tokens=question.prompt_tokens)
 
-    async def _run(self, ticket: int, exchange: RemoteConnections) -> None:
-        question = self._questions[ticket]
+    async def _run(
+        self, ticket: int, question: _Question, exchange: RemoteConnections
+    ) -> None:
         try:
             with question.scope:
                 await self._try(ticket, question, exchange)
@@ -185,8 +189,11 @@ class RemoteService(Generic[S]):
             aclosing(events),
         ):
             async for data in events:
-                if pieces := reader.read(data):
+                n_before = reader.n_pieces
+                pieces = reader.read(data)
+                if reader.n_pieces > n_before:
                     deadline.token_received()
+                if pieces:
                     await self._channel.send(
                         Step(pieces=[(ticket, piece) for piece in pieces])
                     )

@@ -104,6 +104,11 @@ class AnswerReader:
         """Whether nothing more is expected."""
         return self._is_done
 
+    @property
+    def n_pieces(self) -> int:
+        """Parts of reasoning, text and calls so far, those that are written later included."""
+        return self._writer.n_pieces
+
     def read(self, data: bytes) -> Sequence[bytes]:
         """Read the data of an event; return the pieces of the answer in it.
 

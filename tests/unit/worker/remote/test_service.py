@@ -1,0 +1,146 @@
+"""The tasks of a worker that asks a remote, at its messages, with a remote of a few lines."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from inferd.backend.job import GenerateJob, Turn
+from inferd.config.kinds.openai import OpenAiSettings
+from inferd.ipc.worker import (
+    Drop,
+    Failed,
+    FromWorker,
+    Prepare,
+    PromptReady,
+    ReceivedByWorker,
+    Run,
+    Step,
+)
+from inferd.worker.channel import ReceivedMessage
+from inferd.worker.remote.exchange import AnswerDeadline
+from inferd.worker.remote.openai.api import OPENAI_API
+from inferd.worker.remote.service import RemoteService
+from tests.fakes.remote_engine import DONE, chunk
+from tests.unit.worker.remote.openai.jobs import TOOL, job, settings
+
+Event = bytes | float
+"""The data of an event, or the seconds until the next."""
+
+
+class _Channel:
+    """Gives the messages at once, and waits for as many replies of jobs."""
+
+    def __init__(self, messages: Sequence[ReceivedByWorker], n_replies: int) -> None:
+        self._messages = messages
+        self._n_replies = n_replies
+        self._over = trio.Event()
+        self.sent: list[FromWorker] = []
+
+    async def send(self, message: FromWorker) -> None:
+        self.sent.append(message)
+        is_end = isinstance(message, Failed) or bool(
+            isinstance(message, Step) and message.ended
+        )
+        self._n_replies -= is_end
+        if self._n_replies == 0:
+            self._over.set()
+
+    async def receive_all(self) -> AsyncIterator[ReceivedMessage]:
+        for message in self._messages:
+            yield ReceivedMessage(message, ())
+        await self._over.wait()
+
+
+class _Exchange:
+    def __init__(self, settings: OpenAiSettings, events: Sequence[Event]) -> None:
+        self._settings = settings
+        self._events = events
+
+    @asynccontextmanager
+    async def stream_events(self, _path: str, _body: bytes):
+        with trio.CancelScope() as scope:
+            yield self._read(), AnswerDeadline(self._settings, scope)
+        assert not scope.cancelled_caught, "too slow"
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        for each in self._events:
+            if isinstance(each, bytes):
+                yield each.removeprefix(b"data: ").removesuffix(b"\n\n")
+            else:
+                await trio.sleep(each)
+
+
+ANSWER: Final = (chunk("hi"), chunk(reason="stop"), DONE)
+
+
+async def served(
+    messages: Sequence[ReceivedByWorker],
+    *,
+    n_replies: int = 1,
+    events: Sequence[Event] = ANSWER,
+    **options,
+) -> list[FromWorker]:
+    """Serve these messages; return what is sent."""
+    configured = settings(**options)
+    channel = _Channel(messages, n_replies)
+    connect: Callable[[], _Exchange] = lambda: _Exchange(configured, events)  # noqa: E731
+    service = RemoteService(
+        channel,  # type: ignore[arg-type]  # has what is used
+        configured,
+        OPENAI_API,
+        connect,  # type: ignore[arg-type]  # has what is used
+        heartbeat_s=1e6,
+        key="",
+    )
+    await service.serve()
+    return channel.sent
+
+
+def prepare(ticket: int, of: GenerateJob) -> Prepare:
+    return Prepare(ticket=ticket, job=of)
+
+
+async def test_a_job_that_is_dropped_before_it_has_begun_ends_nothing_else(
+    autojump_clock,
+):
+    messages: list[ReceivedByWorker] = [
+        prepare(1, job()),
+        Run(ticket=1),
+        Drop(ticket=1),
+        prepare(2, job()),
+        Drop(ticket=2),
+        Run(ticket=2),
+        prepare(3, job()),
+        Run(ticket=3),
+    ]
+    ended = [
+        end.ticket
+        for message in await served(messages)
+        if isinstance(message, Step)
+        for end in message.ended
+    ]
+    assert ended == [3]
+
+
+async def test_an_estimate_that_exceeds_the_context_refuses_nothing(autojump_clock):
+    long = job(turns=[Turn("user", "x" * 4000)])
+    sent = await served([prepare(1, long), Run(ticket=1)], n_ctx=100)
+    assert sent[0] == PromptReady(ticket=1, prompt_tokens=100)
+
+
+async def test_a_long_call_is_no_stall(autojump_clock):
+    parts = [
+        chunk(tool_calls=[{"index": 0, "function": {"name": name, "arguments": text}}])
+        for name, text in (("add", '{"a":'), ("", "1"), ("", "}"))
+    ]
+    events = [each for part in parts for each in (9.0, part)]
+    sent = await served(
+        [prepare(1, job(tools=[TOOL])), Run(ticket=1)],
+        events=[*events, chunk(reason="tool_calls"), DONE],
+        first_token_timeout_s=10.0,
+        stall_timeout_s=10.0,
+    )
+    assert isinstance(sent[-1], Step)
+    assert b'"add"' in b"".join(piece for _, piece in sent[-1].pieces)
