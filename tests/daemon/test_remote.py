@@ -316,3 +316,17 @@ def test_no_worker_died_of_all_this_and_the_key_is_in_no_log(daemon):
 def test_a_missing_key_is_told_at_the_start(make_daemon: MakeDaemon, engine):
     refusal = make_daemon({"backend": [remote(engine, api_key_env="NONE")]}).refusal()
     assert refusal == "error: backend far: api_key_env = NONE: no such variable"
+
+
+def test_an_extra_that_is_missing_is_told_at_the_start(
+    make_daemon: MakeDaemon, engine, short_dir: Path
+):
+    text = "raise ModuleNotFoundError(name='httpcore2')\n"
+    (short_dir / "httpcore2.py").write_text(text)
+    daemon = make_daemon(
+        {"backend": [remote(engine)]}, environ={"PYTHONPATH": str(short_dir)}
+    )
+    assert daemon.refusal() == (
+        "error: backend far: kind openai needs the package httpcore2: "
+        "pip install 'inferd[remote]'; in a checkout: make setup"
+    )

@@ -13,7 +13,11 @@ import trio
 
 from inferd.config.kinds.remote_address import parse_address
 from inferd.sandbox import landlock
-from inferd.worker.remote.network import ConfiguredNetwork, RefusedAddressError
+from inferd.worker.remote.network import (
+    ConfiguredNetwork,
+    RefusedAddressError,
+    tls_context,
+)
 from tests.daemon.harness import MakeDaemon, mock
 from tests.fakes.hub import make_certificate
 from tests.fakes.remote_engine import ANSWER, RemoteEngine, sends, serving
@@ -163,6 +167,17 @@ def test_a_certificate_is_verified_before_anything_is_sent(
         assert "the remote's certificate is refused" in error["message"]
     assert tls_engine.requests == []
     assert daemon.ask(model="known")[-1]["content"] == "Hello there"
+
+
+def test_the_systems_certificates_are_read_before_the_sandbox_hides_them(
+    certificate, short_dir, monkeypatch
+):
+    (short_dir / "0123abcd.0").write_bytes(certificate[1].read_bytes())
+    (short_dir / "0123abcd.1").write_text("none")
+    (short_dir / "README").write_bytes(certificate[1].read_bytes())
+    monkeypatch.setenv("SSL_CERT_DIR", str(short_dir))
+    monkeypatch.setenv("SSL_CERT_FILE", "/dev/null")
+    assert tls_context(None).cert_store_stats()["x509"] == 1
 
 
 @pytest.mark.slow

@@ -85,9 +85,13 @@ def find_contradiction(settings: RemoteSettings) -> Contradiction | None:
         return Contradiction(
             "api_key_env", settings.api_key_env, "no api_key_credential"
         )
-    if settings.ca_file is not None and not settings.base_url.startswith("https:"):
+    if settings.ca_file is not None and not _is_https(settings):
         return Contradiction("ca_file", settings.ca_file, "a base_url with https")
     return None
+
+
+def _is_https(settings: RemoteSettings) -> bool:
+    return settings.base_url.lower().startswith("https:")
 
 
 def locate_remote(settings: R, _: FindModel) -> R:

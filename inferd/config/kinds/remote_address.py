@@ -1,8 +1,11 @@
 """Addresses of remote engines: which are allowed, by their texts and by their numbers."""
 
+import os
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
+
+from inferd.config.kinds.remote_limits import MAX_SOCKET_PATH_BYTES
 
 _PORTS: Final = {"http": 80, "https": 443}
 _VERSION: Final = "/v1"
@@ -54,27 +57,32 @@ def parse_address(base_url: str) -> RemoteAddress:
             says what is allowed, and does not quote the value, which may have a password.
     """
     if base_url.startswith("unix:"):
-        path = base_url.removeprefix("unix:").removeprefix("//")
-        if not path.startswith("/") or "\x00" in path:
-            raise ValueError("expected unix:/ABSOLUTE/PATH of a socket")
-        return RemoteAddress("unix", _LOCALHOST, 0, _VERSION, path)
+        return _parse_socket(base_url.removeprefix("unix:").removeprefix("//"))
     try:
         parts = urlsplit(base_url)
         port = parts.port
     except ValueError:
         raise ValueError("it is no address") from None
     host = parts.hostname or ""
-    if parts.scheme not in _PORTS or not host or not host.isascii() or port == 0:
+    if parts.scheme not in _PORTS or not host or port == 0:
         raise ValueError("expected https://HOST, http://127.0.0.1:PORT or unix:/PATH")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("it has no user, no password, no query and no fragment")
-    if any(char <= " " or char in "\\\x7f" for char in base_url):
-        raise ValueError("it has no blanks, control characters or backslashes")
+    if not all("!" <= char <= "~" and char != "\\" for char in base_url):
+        raise ValueError("it is ASCII, without blanks, control characters, backslashes")
     scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
     if scheme == "http" and not _is_loopback(host):
         raise ValueError("plain http is for this machine alone; elsewhere https")
     path = parts.path.rstrip("/")
     return RemoteAddress(scheme, host, port or _PORTS[scheme], path or _VERSION)
+
+
+def _parse_socket(path: str) -> RemoteAddress:
+    if not path.startswith("/") or "\x00" in path:
+        raise ValueError("expected unix:/ABSOLUTE/PATH of a socket")
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise ValueError(f"a socket's path has at most {MAX_SOCKET_PATH_BYTES} bytes")
+    return RemoteAddress("unix", _LOCALHOST, 0, _VERSION, path)
 
 
 def is_allowed(address: str, host: str) -> bool:

@@ -29,8 +29,8 @@ arguments of a tool call."""
 MAX_HEAD_ERROR_BYTES: Final = 64 * 1024
 """Bytes that are read of an answer that reports an error; the rest is not read."""
 
-MAX_QUOTED_CHARS: Final = 300
-"""Characters of a remote's error that clients are told."""
+MAX_REASON_CHARS: Final = 360
+"""Characters of an error that clients are told, some 300 of them the remote's."""
 
 MAX_KEY_BYTES: Final = 4096
 """Bytes of a key; tokens of identity providers have up to some 3,000."""
@@ -48,8 +48,18 @@ IDLE_CONNECTIONS: Final = 16
 MAX_ADDRESSES: Final = 8
 """Addresses of a name that are tried, of those that may be connected to."""
 
+MAX_CERTIFICATES: Final = 4096
+"""Files of certificates that are read of the system's directory, which has some 150."""
+
 MAX_CALLS: Final = 128
 """Tool calls of one answer."""
+
+MAX_CALLS_CHARS: Final = 1024 * 1024
+"""Characters of the names and arguments of all calls of one answer, which are kept until its
+end: as many as there may be bytes in one event."""
+
+MAX_SOCKET_PATH_BYTES: Final = 107
+"""Bytes of the path of a Unix socket: the kernel's, less the zero at its end."""
 
 TOKEN_SLACK: Final = 64
 """Pieces of text beyond two for each of ``max_tokens`` that a remote may send: some send a

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from inferd.config.kinds.remote_limits import MAX_QUOTED_CHARS
+from inferd.config.kinds.remote_limits import MAX_REASON_CHARS
 from inferd.ipc.worker import Failed, Overflow
 
 NO_KEY: Final = "(key)"
@@ -37,11 +37,16 @@ class RemoteError(Exception):
         """Whether the breaker counts it."""
 
     def message(self, ticket: int, key: str = "") -> Failed:
-        """Make the message of a job that failed so, without the key."""
-        reason = str(self)
+        """Make the message of a job that failed so, without the key, and not too long.
+
+        It is cut last: a key at the cut would not be found.
+        """
+        reason = str(self).replace(key, NO_KEY) if key else str(self)
+        if len(reason) > MAX_REASON_CHARS:
+            reason = f"{reason[: MAX_REASON_CHARS - 1]}…"
         return Failed(
             ticket=ticket,
-            reason=reason.replace(key, NO_KEY) if key else reason,
+            reason=reason,
             by_request=self.by_request,
             is_unavailable=not self.by_request,
             retry_after_ms=self.retry_after_ms,
@@ -50,8 +55,5 @@ class RemoteError(Exception):
 
 
 def quote(text: str) -> str:
-    """Quote what a remote said: one line of printable characters, not too long."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    if len(line) > MAX_QUOTED_CHARS:
-        line = f"{line[: MAX_QUOTED_CHARS - 1]}…"
-    return line
+    """Quote what a remote said: one line of printable characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

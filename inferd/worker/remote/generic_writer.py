@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from inferd.backend.job import GenerateJob
-from inferd.config.kinds.remote_limits import MAX_CALLS, TOKEN_SLACK
+from inferd.config.kinds.remote_limits import MAX_CALLS, MAX_CALLS_CHARS, TOKEN_SLACK
 from inferd.worker.remote.failure import RemoteError
 
 OPEN_THOUGHT: Final = b"<think>\n"
@@ -32,6 +32,7 @@ class GenericWriter:
         self._job = job
         self._keeps_thoughts = job.thinks or not job.has_structured_text
         self._calls: dict[int, _Call] = {}
+        self._n_call_chars = 0
         self._is_in_thought = False
         self._n_left = 2 * job.max_tokens + TOKEN_SLACK
         self._text: list[str] = []
@@ -58,13 +59,18 @@ class GenericWriter:
         """Note a part of a call.
 
         Raises:
-            RemoteError: no call was allowed, or there are too many.
+            RemoteError: no call was allowed, or there are too many, or too long ones.
         """
         self._count()
         if not self._job.tools or self._job.tool_choice.kind == "none":
             raise RemoteError("the remote calls a tool, and was given none")
         if index not in self._calls and len(self._calls) >= MAX_CALLS:
             raise RemoteError(f"the remote calls more than {MAX_CALLS} tools at once")
+        self._n_call_chars += len(name) + len(arguments)
+        if self._n_call_chars > MAX_CALLS_CHARS:
+            raise RemoteError(
+                f"the remote's calls have over {MAX_CALLS_CHARS} characters"
+            )
         call = self._calls.setdefault(index, _Call())
         call.name += name
         call.arguments += arguments

@@ -4,16 +4,21 @@ A name is resolved for each connection, its addresses are checked, and those are
 so that no other answer of a name server can come between.
 """
 
+import re
 import ssl
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 import httpcore2
 import trio
 
 from inferd.config.kinds.remote_address import RemoteAddress, is_allowed
-from inferd.config.kinds.remote_limits import MAX_ADDRESSES
+from inferd.config.kinds.remote_limits import MAX_ADDRESSES, MAX_CERTIFICATES
 
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+").fullmatch
+"""The names by which OpenSSL looks for certificates in a directory."""
 SocketOptions = Iterable[Any]  # type: ignore[explicit-any]  # httpcore2's own type
 
 
@@ -112,5 +117,22 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
         OSError: they cannot be read.
     """
     context = ssl.create_default_context(cafile=ca_file)
+    if ca_file is None:
+        _load_directory(context)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
+
+
+def _load_directory(context: ssl.SSLContext) -> None:
+    """Load the system's certificates that have files of their own.
+
+    OpenSSL would look for them during a handshake, when the sandbox lets no file be read.
+    """
+    directory = ssl.get_default_verify_paths().capath
+    if not directory:
+        return
+    with suppress(OSError):
+        hashed = [each for each in Path(directory).iterdir() if _HASHED(each.name)]
+        for path in sorted(hashed)[:MAX_CERTIFICATES]:
+            with suppress(OSError):  # as OpenSSL skips what is none
+                context.load_verify_locations(path)

@@ -6,7 +6,8 @@ import ssl
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from types import ModuleType
+from typing import Final, NamedTuple, TypeVar
 
 import trio
 
@@ -22,10 +23,7 @@ from inferd.worker.backend import LoadError
 from inferd.worker.channel import MessageQueue, ReceivedMessage, WorkerChannel
 from inferd.worker.remote.api import RemoteApi
 from inferd.worker.remote.channel import AsyncChannel
-from inferd.worker.remote.exchange import RemoteConnections
 from inferd.worker.remote.generic_writer import MARKERS
-from inferd.worker.remote.network import tls_context
-from inferd.worker.remote.service import RemoteService
 from inferd.worker.runtime import EXIT_BUG, EXIT_LOAD_FAILED
 from inferd.worker.sandbox import WorkerSandbox, drop_privileges
 
@@ -33,6 +31,13 @@ _KEY_ARGUMENT: Final = 3
 
 
 S = TypeVar("S", bound=RemoteSettings)
+
+
+class _Http(NamedTuple):
+    """What asks remotes, of an extra that may be missing."""
+
+    service: ModuleType
+    exchange: ModuleType
 
 
 def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
@@ -69,6 +74,7 @@ def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
             return 0
         try:
             key = _read_key(kind, settings)
+            http = _import_http(kind)
             remote, tls = _prepare(settings)
         except LoadError as error:
             channel.send(LoadFailed(reason=error.reason, detail=error.detail))
@@ -76,15 +82,16 @@ def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
         channel.send(WorkerSandbox().enter_remote(remote.port))
         channel.send(loaded)
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
-        connect = partial(
-            RemoteConnections, remote, settings, key=key, tls=tls, errors=api.errors
-        )
         trio.run(
-            RemoteService(
-                AsyncChannel(sock, queue),
-                settings,
-                api,
-                connect,
+            http.service.RemoteService(
+                *(AsyncChannel(sock, queue), settings, api),
+                partial(
+                    http.exchange.RemoteConnections,
+                    *(remote, settings),
+                    key=key,
+                    tls=tls,
+                    errors=api.errors,
+                ),
                 heartbeat_s=load.heartbeat_s,
                 key=key,
             ).serve
@@ -127,12 +134,29 @@ def _read_key(kind: BackendKind[S], settings: S) -> str:
     return key
 
 
+def _import_http(kind: BackendKind[S]) -> _Http:
+    """Import what asks remotes, while modules can be read.
+
+    Raises:
+        LoadError: the extra is not installed.
+    """
+    try:
+        from inferd.worker.remote import exchange, service  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError as error:
+        text = f"kind {kind.name} needs the package {error.name}"
+        command = "pip install 'inferd[remote]'; in a checkout: make setup"
+        raise LoadError(text, f"{text}: {command}") from error
+    return _Http(service, exchange)
+
+
 def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | None]:
     """Read what the sandbox does not let read; resolve once, which loads libraries.
 
     Raises:
         LoadError: the certificates cannot be read.
     """
+    from inferd.worker.remote.network import tls_context  # noqa: PLC0415  # an extra
+
     remote = parse_address(settings.base_url)
     if remote.is_name:
         with suppress(OSError):  # a remote that cannot be reached stops no start

@@ -47,6 +47,7 @@ def test_an_address_gets_what_it_lacks(base_url, expected):
             "https://é",
         ),
         *("https://a#b", "https://[::1", "unix:/a\x00"),
+        *("https://example.org/é", f"unix:/{'a' * 107}", "unix:/" + "é" * 54),
     ],
 )
 def test_an_address_over_which_prompts_could_be_read_or_misled_is_refused(base_url):
@@ -91,3 +92,5 @@ def test_settings_that_do_not_go_together(fields, key):
     assert found is not None
     assert found.key == key
     assert OPENAI.contradiction(settings(tools=True)) is None
+    upper = settings(ca_file="/a", base_url="HTTPS://example.org")
+    assert OPENAI.contradiction(upper) is None

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from inferd.backend.events import Text, Thinking, ToolUse
 from inferd.backend.job import GenerateJob, Structure, ToolChoice
+from inferd.config.kinds.remote_limits import MAX_CALLS_CHARS
 from inferd.dialects.families.generic import GENERIC
 from inferd.output.parser import BlockParser, ParsedBlock
 from inferd.wire.responses import Usage
@@ -192,3 +193,13 @@ def test_calls_are_bounded():
 def test_any_bytes_are_read_or_are_one_error(data):
     with suppress(RemoteError):
         AnswerReader(0, job(), expect_model=None, prompt_tokens=1).read(data)
+
+
+def test_the_calls_of_an_answer_are_bounded_together():
+    half = "x" * (MAX_CALLS_CHARS // 2)
+    calls = [
+        chunk(tool_calls=[{"index": index, "function": {"arguments": half}}])
+        for index in range(3)
+    ]
+    with pytest.raises(RemoteError, match="calls have over"):
+        read(*calls, asked=job(tools=[TOOL]))

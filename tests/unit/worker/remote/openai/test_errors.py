@@ -11,7 +11,7 @@ import json
 
 import pytest
 
-from inferd.config.kinds.remote_limits import MAX_QUOTED_CHARS
+from inferd.config.kinds.remote_limits import MAX_REASON_CHARS
 from inferd.ipc.worker import Overflow
 from inferd.worker.remote.failure import NO_KEY, RemoteError, quote
 from inferd.worker.remote.openai.errors import (
@@ -172,6 +172,14 @@ def test_a_body_that_is_no_error_object_is_left_out(body):
 
 def test_what_a_remote_says_is_quoted_short_in_one_line_and_without_the_key():
     assert quote("a\n\x1b[31mb") == "a [31mb"
-    assert len(quote("x" * 9999)) == MAX_QUOTED_CHARS
     error = error_of_status(500, {}, b'{"message": "bad sk-1 sk-1"}', 0.0)
     assert error.message(1, "sk-1").reason.endswith(f"bad {NO_KEY} {NO_KEY}")
+
+
+def test_a_key_at_the_cut_of_a_long_reason_is_left_out_as_a_whole():
+    key = "sk-" + "k" * 40
+    for n_before in range(MAX_REASON_CHARS - 60, MAX_REASON_CHARS + 9):
+        text = "x" * n_before + key
+        reason = RemoteError(quote(text)).message(1, key).reason
+        assert "sk-" not in reason
+        assert len(reason) <= MAX_REASON_CHARS
