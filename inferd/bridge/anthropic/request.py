@@ -1,7 +1,7 @@
 """A request for a message, and the daemon's request that it becomes."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -28,6 +28,12 @@ from inferd.bridge.translation.prompt import json_form
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.blocks import BlocksRequest, ResponseFormat
+
+_NAMES: Final = {
+    "stop": "stop_sequences",
+    "response_format": "output_config.format",
+    "keep_alive_s": "keep_alive",
+}
 
 Count = Annotated[int, Meta(ge=0, le=U32_MAX)]
 
@@ -112,6 +118,7 @@ def ask_message(body: bytes, asked: Asked) -> Question:
         request,
         MessageAnswer(form),
         wanted.stream,
+        field_names=_NAMES,
         media=media.found,
         reasons_if_able=_is_adaptive(wanted),
         unenforced=unenforced_tools(
@@ -133,6 +140,7 @@ def ask_count(body: bytes, asked: Asked) -> Question:
     return Question(
         request,
         CountAnswer(),
+        field_names=_NAMES,
         media=media.found,
         reasons_if_able=_is_adaptive(wanted),
     )

@@ -111,8 +111,9 @@ def refusal_of(
         reason = Reason.CONTEXT_OVERFLOW
     if reason in {Reason.INVALID_REQUEST, Reason.CONTEXT_OVERFLOW}:
         found = _FIELD.match(text)
-        param = found[0] if found and found[0] in _FIELDS else None
-        param = names.get(param, param) if param else None
+        if found and found[0] in _FIELDS:
+            param = names.get(found[0], found[0])
+            text = param + text.removeprefix(found[0])
     if reason is Reason.MODEL_NOT_FOUND:
         param = "model"
     after_ms = frame.retry_after_ms

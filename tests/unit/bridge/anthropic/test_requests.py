@@ -152,6 +152,11 @@ def test_a_system_prompt_is_passed_on_whole(system):
 # --- options ------------------------------------------------------------------------
 
 
+def test_fields_have_anthropics_names_where_the_daemon_refuses_their_values():
+    names = ask_message(body(stop_sequences=[""]), ASKED).field_names
+    assert (names["stop"], names["keep_alive_s"]) == ("stop_sequences", "keep_alive")
+
+
 def test_options_are_passed_on():
     found = request(
         model="small",

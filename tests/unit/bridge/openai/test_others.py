@@ -174,7 +174,7 @@ def test_what_a_ranking_would_lack_is_refused(fields, param):
 def test_what_asks_for_nothing_is_accepted_of_other_rankers_forms():
     fields = {"truncation": True, "priority": 0, "return_embeddings": False}
     question = ask_rerank(body(query="q", documents=["a"], **fields), ASKED)
-    assert question.request.documents == ["a"]
+    assert question.request == RerankRequest(id="req_1", query="q", documents=["a"])
 
 
 # --- the record ---------------------------------------------------------------------

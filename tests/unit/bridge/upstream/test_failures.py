@@ -59,6 +59,7 @@ def test_fields_have_the_names_of_the_api():
     )
     bound = frame("invalid_request", "invalid request: max_tokens 0 is too small")
     assert refusal_of(bound, names).param == "max_output_tokens"
+    assert str(refusal_of(bound, names)) == "max_output_tokens 0 is too small"
     assert refusal_of(bound, {"messages": "input"}).param == "max_tokens"
 
 
