@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from inferd.bridge.anthropic.content import Cacheable
-from inferd.bridge.translation.body import convert
+from inferd.bridge.translation.body import convert_part
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.prompt import raw_json
@@ -95,7 +95,7 @@ def to_choice(
 
 
 def _custom(value: object, place: str) -> CustomTool:
-    kind = convert(value, _ToolType).type
+    kind = convert_part(value, _ToolType, place).type
     if kind not in (None, "custom"):
         raise BridgeError(
             Reason.UNSUPPORTED,
@@ -103,7 +103,7 @@ def _custom(value: object, place: str) -> CustomTool:
             "those with an input_schema are",
             param=place,
         )
-    return convert(value, CustomTool)
+    return convert_part(value, CustomTool, place)
 
 
 def _description(tool: CustomTool) -> Iterator[str]:

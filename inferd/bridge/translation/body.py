@@ -82,6 +82,24 @@ def read_part(
         raise BridgeError(error.reason, f"{place}: {error}", param=param) from error
 
 
+def convert_part(value: object, kind: type[T], place: str) -> T:
+    """Give decoded JSON within a request its type.
+
+    Args:
+        value: the JSON.
+        kind: the type.
+        place: the path within the request that has it.
+
+    Raises:
+        BridgeError: it has another one; ``param`` is the path of the value at fault.
+    """
+    try:
+        return convert(value, kind)
+    except BridgeError as error:
+        param = f"{place}.{error.param}" if error.param else place
+        raise BridgeError(error.reason, f"{place}: {error}", param=param) from error
+
+
 def convert(fields: object, kind: type[T], *, is_strict: bool = True) -> T:
     """Give decoded JSON a type.
 

@@ -110,10 +110,7 @@ def refusal_of(
     if reason is Reason.INVALID_REQUEST and _TEXT_OVERFLOW.search(text):
         reason = Reason.CONTEXT_OVERFLOW
     if reason in {Reason.INVALID_REQUEST, Reason.CONTEXT_OVERFLOW}:
-        found = _FIELD.match(text)
-        if found and found[0] in _FIELDS:
-            param = names.get(found[0], found[0])
-            text = param + text.removeprefix(found[0])
+        param, text = _field_first(text, names)
     if reason is Reason.MODEL_NOT_FOUND:
         param = "model"
     after_ms = frame.retry_after_ms
@@ -124,6 +121,15 @@ def refusal_of(
         retry_after_s=after_ms / 1000 if isinstance(after_ms, int) else None,
         queue_depth=frame.queue_depth if isinstance(frame.queue_depth, int) else None,
     )
+
+
+def _field_first(text: str, names: Mapping[str, str]) -> tuple[str | None, str]:
+    """Return the field that a text begins with, if it does, and the text, as the API has it."""
+    found = _FIELD.match(text)
+    if found is None or found[0] not in _FIELDS:
+        return None, text
+    field = names.get(found[0], found[0])
+    return field, field + text.removeprefix(found[0])
 
 
 def _overflow(

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from inferd.bridge.translation.body import convert
+from inferd.bridge.translation.body import convert_part
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.prompt import ANY_OBJECT, json_form, to_tool
@@ -126,11 +126,7 @@ def to_format(wanted: TypedFormat | None) -> ResponseFormat | None:
 
 
 def _function(tool: Fields, place: str) -> ResponseFunction:
-    try:
-        return convert(tool, ResponseFunction)
-    except BridgeError as error:
-        param = f"{place}.{error.param}" if error.param else place
-        raise BridgeError(error.reason, f"{place}: {error}", param=param) from error
+    return convert_part(tool, ResponseFunction, place)
 
 
 def _allowed(

@@ -272,6 +272,11 @@ def test_a_count_has_the_whole_prompt_and_computes_nothing():
         ({"container": "c"}, Reason.UNSUPPORTED, "container"),
         ({"tool_choice": {"type": "any"}}, Reason.INVALID_REQUEST, "tool_choice"),
         (
+            {"tools": [TOOL, {"name": 4, "input_schema": {}}]},
+            Reason.INVALID_REQUEST,
+            "tools[1].name",
+        ),
+        (
             {"tools": [TOOL], "tool_choice": {"type": "tool"}},
             Reason.INVALID_REQUEST,
             "tool_choice.name",
