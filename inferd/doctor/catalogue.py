@@ -11,7 +11,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import inferd
-from inferd.config.kinds.kind import InDaemon, InWorker, MemoryPolicy, RequiredFile
+from inferd.config.kinds.kind import (
+    Credential,
+    InDaemon,
+    InWorker,
+    MemoryPolicy,
+    RequiredFile,
+)
 from inferd.config.kinds.registry import KINDS, KindRegistry, S
 from inferd.config.load import locate_model, socket_directory
 from inferd.config.settings import BackendSettings, Config, ConfigError
@@ -65,6 +71,7 @@ from inferd.doctor.storage import (
     space_of,
     unused_bytes,
 )
+from inferd.engine.supervisor.keys import stash_keys
 from inferd.limits.server import BACKEND_DESCRIPTORS, DAEMON_DESCRIPTORS
 from inferd.memory.available import GroupLimit, available_bytes, group_limit
 from inferd.memory.plan import MemoryBudget, mib
@@ -157,6 +164,14 @@ class _Checks:
         self._kinds = kinds
         self._service = service
         self._state = state
+        with suppress(OSError):  # the check of the backend reports it
+            stash_keys(map(self._credential_of, config.backend))
+
+    def _credential_of(self, settings: BackendSettings) -> Credential | None:
+        served_by = self._kinds.of(settings).served_by
+        return (
+            served_by.credential(settings) if isinstance(served_by, InWorker) else None
+        )
 
     def all(self) -> Iterator[Check]:
         """Yield them in their order."""

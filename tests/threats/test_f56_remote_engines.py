@@ -180,6 +180,35 @@ def test_the_systems_certificates_are_read_before_the_sandbox_hides_them(
     assert tls_context(None).cert_store_stats()["x509"] == 1
 
 
+STASHING = """
+import os
+from pathlib import Path
+from inferd.config.kinds.kind import Credential
+from inferd.engine.supervisor.keys import open_key, stash_keys
+
+credential = Credential("A_KEY", None)
+stash_keys([credential])
+print(Path("/proc/self/environ").read_bytes(), dict(os.environ))
+for _ in range(2):  # a worker that is started again gets it, too
+    print(os.pread(open_key(credential), 99, 0).decode())
+"""
+
+
+@pytest.mark.slow
+def test_a_key_is_taken_out_of_what_the_kernel_shows_of_the_environment():
+    done = subprocess.run(
+        [sys.executable, "-c", STASHING],
+        env={"A_KEY": KEY, "OTHER": "x"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    environment, *keys = done.stdout.splitlines()
+    assert "OTHER=x" in environment
+    assert KEY not in environment
+    assert keys == [KEY, KEY]
+
+
 @pytest.mark.slow
 def test_the_key_is_in_no_other_process_and_in_no_file(
     make_daemon: MakeDaemon, short_dir

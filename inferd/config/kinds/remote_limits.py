@@ -80,3 +80,6 @@ FAILURE_WINDOW_S: Final = 60.0
 
 OPEN_S: Final = 30.0
 """Seconds for which it is asked nothing; then one request tries it."""
+
+TRIAL_S: Final = 1.0
+"""Seconds after which others are told to come again while one request tries it."""

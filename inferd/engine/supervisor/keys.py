@@ -1,9 +1,11 @@
 """The keys of remote backends: descriptors that one worker each gets, and nothing else.
 
 A key out of the environment is moved into a memfd and taken out of ``os.environ``, which other
-processes would get. A credential is opened for each worker; the daemon does not read it.
+processes would get, and out of what the kernel shows of it in ``/proc/PID/environ``. A
+credential is opened for each worker; the daemon does not read it.
 """
 
+import ctypes
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,6 +53,7 @@ def open_key(credential: Credential | None) -> int | None:
 
 
 def _stash(variable: str) -> None:
+    _wipe(variable.encode())
     key = os.environb.pop(variable.encode(), None)
     if not key:
         return
@@ -59,3 +62,11 @@ def _stash(variable: str) -> None:
     if (before := _stashed.get(variable)) is not None:
         os.close(before)
     _stashed[variable] = fd
+
+
+def _wipe(variable: bytes) -> None:
+    """Overwrite the value where the process was given it; Python has a copy of its own."""
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_void_p
+    if (address := libc.getenv(variable)) is not None:
+        ctypes.memset(address, 0, len(ctypes.string_at(address)))

@@ -8,7 +8,7 @@ import trio
 
 from inferd.backend.job import GenerateJob, Job
 from inferd.config.kinds.remote import RemoteSettings
-from inferd.config.kinds.remote_limits import PROMPT_BYTES_PER_TOKEN
+from inferd.config.kinds.remote_limits import PROMPT_BYTES_PER_TOKEN, TRIAL_S
 from inferd.ipc.worker import (
     Availability,
     Drop,
@@ -156,7 +156,7 @@ class RemoteService(Generic[S]):
         seconds = self._breaker.open_for_s(trio.current_time())
         return RemoteError(
             f"the remote failed, and is not asked for a while: {self._reason}",
-            retry_after_ms=round(seconds * 1000),
+            retry_after_ms=round(max(seconds, TRIAL_S) * 1000),
         )
 
     async def _close_breaker(self) -> None:

@@ -65,6 +65,8 @@ def _check(settings: OpenAiSettings, job: GenerateJob) -> None:
         "stop_token_ids": bool(job.stop_token_ids),
         "logprobs": job.n_alternatives > 0,
         "prefill_only": job.prefill_only,
+        # what the remote keeps of prompts is its own affair
+        "cache": job.cache != "auto",
         "max_tokens 0": job.max_tokens == 0,
     }
     for field, is_asked in unsupported.items():

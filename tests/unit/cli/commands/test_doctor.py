@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -276,3 +277,18 @@ def test_a_user_s_own_service_is_told_if_it_is_used(
     monkeypatch.setattr("inferd.doctor.catalogue.installed_services", list)
     monkeypatch.setattr("inferd.doctor.catalogue.unit_state", lambda _: state)
     assert [check.name for check in services_checks()] == ["service[user]"] * is_told
+
+
+def test_no_worker_that_is_tried_gets_a_key_in_its_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAR_KEY", "sk-1")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        "[[backend]]\nname = 'near'\nkind = 'mock'\n[[backend]]\nname = 'far'\n"
+        "kind = 'openai'\nbase_url = 'unix:/a'\nmodel = 'm'\napi_key_env = 'FAR_KEY'\n"
+    )
+    for check in all_checks(config):
+        if check.name.startswith("worker"):
+            assert "FAR_KEY" not in os.environ
+            break
+    else:
+        pytest.fail("no worker was tried")

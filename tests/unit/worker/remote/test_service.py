@@ -8,6 +8,7 @@ import trio
 
 from inferd.backend.job import GenerateJob, Turn
 from inferd.config.kinds.openai import OpenAiSettings
+from inferd.config.kinds.remote_limits import OPEN_S, TRIAL_S
 from inferd.ipc.worker import (
     Drop,
     Failed,
@@ -27,12 +28,14 @@ from tests.unit.worker.remote.openai.jobs import TOOL, job, settings
 
 Event = bytes | float
 """The data of an event, or the seconds until the next."""
+Received = ReceivedByWorker | float
+"""A message, or the seconds until the next."""
 
 
 class _Channel:
     """Gives the messages at once, and waits for as many replies of jobs."""
 
-    def __init__(self, messages: Sequence[ReceivedByWorker], n_replies: int) -> None:
+    def __init__(self, messages: Sequence[Received], n_replies: int) -> None:
         self._messages = messages
         self._n_replies = n_replies
         self._over = trio.Event()
@@ -49,7 +52,10 @@ class _Channel:
 
     async def receive_all(self) -> AsyncIterator[ReceivedMessage]:
         for message in self._messages:
-            yield ReceivedMessage(message, ())
+            if isinstance(message, float):
+                await trio.sleep(message)
+            else:
+                yield ReceivedMessage(message, ())
         await self._over.wait()
 
 
@@ -76,7 +82,7 @@ ANSWER: Final = (chunk("hi"), chunk(reason="stop"), DONE)
 
 
 async def served(
-    messages: Sequence[ReceivedByWorker],
+    messages: Sequence[Received],
     *,
     n_replies: int = 1,
     events: Sequence[Event] = ANSWER,
@@ -105,7 +111,7 @@ def prepare(ticket: int, of: GenerateJob) -> Prepare:
 async def test_a_job_that_is_dropped_before_it_has_begun_ends_nothing_else(
     autojump_clock,
 ):
-    messages: list[ReceivedByWorker] = [
+    messages: list[Received] = [
         prepare(1, job()),
         Run(ticket=1),
         Drop(ticket=1),
@@ -144,3 +150,17 @@ async def test_a_long_call_is_no_stall(autojump_clock):
     )
     assert isinstance(sent[-1], Step)
     assert b'"add"' in b"".join(piece for _, piece in sent[-1].pieces)
+
+
+async def test_those_who_come_while_one_request_tries_the_remote_are_told_to_wait(
+    autojump_clock,
+):
+    def ask(ticket: int) -> list[Received]:
+        return [prepare(ticket, job()), Run(ticket=ticket)]
+
+    asked = [*ask(1), *ask(2), *ask(3), OPEN_S + 9.0, *ask(4), *ask(5)]
+    sent = await served(asked, n_replies=5, events=[5.0, b"{]"])
+    failed = [each for each in sent if isinstance(each, Failed)]
+    [refused] = [each for each in failed if "is not asked for a while" in each.reason]
+    assert refused.ticket in {4, 5}  # they begin in any order
+    assert refused.retry_after_ms == TRIAL_S * 1000

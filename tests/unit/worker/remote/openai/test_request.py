@@ -80,6 +80,7 @@ def test_reasoning_is_switched_where_the_server_can(thinks):
         ({"sampling": sampling(min_p=0.1)}, "min_p: not in the API"),
         ({"sampling": sampling(repeat_penalty=1.1)}, "repeat_penalty: not in the API"),
         ({"min_tokens": 1}, "min_tokens"),
+        *(({"cache": "off"}, "cache"), ({"cache": "discard"}, "cache")),
         ({"stop_token_ids": (1,)}, "stop_token_ids"),
         ({"n_alternatives": 1}, "logprobs"),
         ({"prefill_only": True}, "prefill_only"),
