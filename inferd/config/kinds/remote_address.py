@@ -1,6 +1,5 @@
 """Addresses of remote engines: which are allowed, by their texts and by their numbers."""
 
-import os
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -80,7 +79,7 @@ def parse_address(base_url: str) -> RemoteAddress:
 def _parse_socket(path: str) -> RemoteAddress:
     if not path.startswith("/") or "\x00" in path:
         raise ValueError("expected unix:/ABSOLUTE/PATH of a socket")
-    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+    if len(path.encode("utf-8", "surrogateescape")) > MAX_SOCKET_PATH_BYTES:
         raise ValueError(f"a socket's path has at most {MAX_SOCKET_PATH_BYTES} bytes")
     return RemoteAddress("unix", _LOCALHOST, 0, _VERSION, path)
 
