@@ -13,6 +13,7 @@ from inferd.config.kinds.remote_limits import (
     CONNECT_TIMEOUT_S,
     FIRST_TOKEN_TIMEOUT_S,
     HIGHEST_ANSWER_BYTES,
+    HIGHEST_EVENT_BYTES,
     MAX_ANSWER_BYTES,
     MAX_EVENT_BYTES,
     STALL_TIMEOUT_S,
@@ -28,7 +29,8 @@ from inferd.config.settings import (
 
 Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
 RemoteModel = Annotated[str, Meta(min_length=1, max_length=256)]
-BoundedBytes = Annotated[int, Meta(ge=1024, le=HIGHEST_ANSWER_BYTES)]
+AnswerBytes = Annotated[int, Meta(ge=1024, le=HIGHEST_ANSWER_BYTES)]
+EventBytes = Annotated[int, Meta(ge=1024, le=HIGHEST_EVENT_BYTES)]
 
 
 class RemoteSettings(BackendSettings, frozen=True, kw_only=True):
@@ -63,9 +65,9 @@ class RemoteSettings(BackendSettings, frozen=True, kw_only=True):
     """Seconds between two tokens."""
     answer_timeout_s: Seconds = ANSWER_TIMEOUT_S
     """Seconds of the whole answer."""
-    max_answer_bytes: BoundedBytes = MAX_ANSWER_BYTES
+    max_answer_bytes: AnswerBytes = MAX_ANSWER_BYTES
     """Bytes that the remote may send for one answer."""
-    max_event_bytes: BoundedBytes = MAX_EVENT_BYTES
+    max_event_bytes: EventBytes = MAX_EVENT_BYTES
     """Bytes of one event of it."""
 
 

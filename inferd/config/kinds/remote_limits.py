@@ -19,12 +19,19 @@ MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 """Bytes that a remote may send for one answer: a token takes some 250 in a server-sent event,
 so that this is an answer of 65,536 tokens."""
 
-HIGHEST_ANSWER_BYTES: Final = 1024 * 1024 * 1024
-"""Highest value of that setting."""
+HIGHEST_ANSWER_BYTES: Final = 48 * 1024 * 1024
+"""Highest value of that setting. In the smallest parts this is as much as the daemon takes of
+a worker for one job (``JOB_ANSWER_BYTES``)."""
 
 MAX_EVENT_BYTES: Final = 1024 * 1024
 """Bytes of one server-sent event, and of one line in it: the largest that are known have all
 arguments of a tool call."""
+
+HIGHEST_EVENT_BYTES: Final = 16 * 1024 * 1024
+"""Highest value of that setting: an event is decoded at once."""
+
+STEP_PIECES: Final = 1024
+"""Pieces of one event that are sent to the daemon in one message, which has a bound."""
 
 MAX_HEAD_ERROR_BYTES: Final = 64 * 1024
 """Bytes that are read of an answer that reports an error; the rest is not read."""

@@ -8,7 +8,11 @@ import trio
 
 from inferd.backend.job import GenerateJob, Job
 from inferd.config.kinds.remote import RemoteSettings
-from inferd.config.kinds.remote_limits import PROMPT_BYTES_PER_TOKEN, TRIAL_S
+from inferd.config.kinds.remote_limits import (
+    PROMPT_BYTES_PER_TOKEN,
+    STEP_PIECES,
+    TRIAL_S,
+)
 from inferd.ipc.worker import (
     Availability,
     Drop,
@@ -193,9 +197,10 @@ class RemoteService(Generic[S]):
                 pieces = reader.read(data)
                 if reader.n_pieces > n_before:
                     deadline.token_received()
-                if pieces:
+                for start in range(0, len(pieces), STEP_PIECES):
+                    batch = pieces[start : start + STEP_PIECES]
                     await self._channel.send(
-                        Step(pieces=[(ticket, piece) for piece in pieces])
+                        Step(pieces=[(ticket, piece) for piece in batch])
                     )
                 if reader.is_over:
                     break

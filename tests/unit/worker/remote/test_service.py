@@ -4,11 +4,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+import msgspec
 import trio
 
 from inferd.backend.job import GenerateJob, Turn
 from inferd.config.kinds.openai import OpenAiSettings
-from inferd.config.kinds.remote_limits import OPEN_S, TRIAL_S
+from inferd.config.kinds.remote_limits import (
+    HIGHEST_ANSWER_BYTES,
+    HIGHEST_EVENT_BYTES,
+    OPEN_S,
+    TRIAL_S,
+)
 from inferd.ipc.worker import (
     Drop,
     Failed,
@@ -18,6 +24,12 @@ from inferd.ipc.worker import (
     ReceivedByWorker,
     Run,
     Step,
+)
+from inferd.limits.engine import (
+    IPC_ITEMS_MAX,
+    JOB_ANSWER_BYTES,
+    JOB_ITEM_BYTES,
+    MAX_IPC_MESSAGE_BYTES,
 )
 from inferd.worker.channel import ReceivedMessage
 from inferd.worker.remote.exchange import AnswerDeadline
@@ -164,3 +176,24 @@ async def test_those_who_come_while_one_request_tries_the_remote_are_told_to_wai
     [refused] = [each for each in failed if "is not asked for a while" in each.reason]
     assert refused.ticket in {4, 5}  # they begin in any order
     assert refused.retry_after_ms == TRIAL_S * 1000
+
+
+async def test_an_event_of_many_parts_breaks_no_bound_of_the_messages(autojump_clock):
+    """The daemon ends a worker whose message has more items, and all of its requests."""
+    choice = {"delta": {"content": "a"}}
+    event = msgspec.json.encode({"choices": [choice] * (IPC_ITEMS_MAX + 1)})
+    sent = await served(
+        [prepare(1, job(max_tokens=2**17)), Run(ticket=1)],
+        events=[event, *ANSWER[1:]],
+        max_event_bytes=HIGHEST_EVENT_BYTES,
+    )
+    steps = [each for each in sent if isinstance(each, Step)]
+    assert sum(len(step.pieces) for step in steps) == IPC_ITEMS_MAX + 1
+    assert max(len(step.pieces) for step in steps) < IPC_ITEMS_MAX
+
+
+def test_the_longest_answer_that_can_be_configured_is_one_that_the_daemon_takes():
+    shortest = len(b'{"delta":{"content":"a"}},')
+    n_parts = HIGHEST_ANSWER_BYTES // shortest
+    assert n_parts * (JOB_ITEM_BYTES + 1) < JOB_ANSWER_BYTES
+    assert HIGHEST_EVENT_BYTES < MAX_IPC_MESSAGE_BYTES
