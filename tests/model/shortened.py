@@ -15,11 +15,18 @@ from tests.fakes.gguf_bytes import ARRAY, TEXT, U32, gguf, pair, tensor
 SIZES: Final = (1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8)
 """Bytes of a value, by its kind; those of texts and arrays have to be read."""
 LATER_LAYER: Final = re.compile(rb"blk\.[1-9]")
+LAST_NORM: Final = b"output_norm.weight"
 N_LAYERS: Final = b"llama.block_count"
 
 
-def write_shortened(model: Path, path: Path) -> Path:
-    """Write the first layer of a model; give the new file's path."""
+def write_shortened(model: Path, path: Path, *, is_indifferent: bool = False) -> Path:
+    """Write the first layer of a model; give the new file's path.
+
+    Args:
+        model: to read.
+        path: to write to.
+        is_indifferent: whether all tokens get the same score, 0, so that biases alone decide.
+    """
     content = model.read_bytes()
     file = BytesIO(content)
     _, _, n_tensors, n_pairs = struct.unpack("<4sIQQ", file.read(24))
@@ -35,7 +42,8 @@ def write_shortened(model: Path, path: Path) -> Path:
     for (name, shape, kind, offset), end in zip(found, ends, strict=True):
         if not LATER_LAYER.match(name):
             tensors.append(tensor(name, shape, kind, len(data)))
-            data += weights[offset:end]
+            is_zero = is_indifferent and name == LAST_NORM
+            data += bytes(end - offset) if is_zero else weights[offset:end]
     short = gguf(pairs=[_with_one_layer(pairs)], tensors=tensors, data=b"")
     header = short[:16] + struct.pack("<Q", n_pairs) + short[24:]
     path.write_bytes(header + data)

@@ -1,12 +1,13 @@
 """Every family with a daemon of its own, from one end to the other.
 
 The model has the embedded one's tokens; it is of one family, and for the others it is only
-a set of tokens, in which their markers are plain text. What it would rather write does not
-matter, and so it has one layer, unless it has to end a thought.
+a set of tokens, in which their markers are plain text. It has one layer and no preference:
+what it writes follows from biases and penalties alone.
 """
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import jsonschema_rs
@@ -17,6 +18,7 @@ from inferd.dialects.registry import DIALECTS
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, Frame, llamacpp
 from tests.model.asking import ENDS_SOON, V2, ask, asked, favoured, told, tool
+from tests.model.shortened import write_shortened
 from tests.model.spellings import FAMILIES
 from tests.unit.dialects.cases import Case, cases_of
 
@@ -43,10 +45,15 @@ def family(request) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def indifferent_chat(embedded_chat, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("indifferent") / "chat.gguf"
+    return write_shortened(embedded_chat, path, is_indifferent=True)
+
+
 @pytest.fixture(scope="module")
-def daemon(family, shortened_chat) -> Iterator[DaemonProcess]:
-    model = "embedded:chat" if family in CLOSING else shortened_chat
-    backend = llamacpp(model, n_ctx=1024, chat_template=family)
+def daemon(family, indifferent_chat) -> Iterator[DaemonProcess]:
+    backend = llamacpp(indifferent_chat, n_ctx=1024, chat_template=family)
     with daemons() as make:
         yield make({"backend": [backend], "admission": {"max_active": 1}}).start()
 
@@ -193,10 +200,20 @@ OPENS: Final = {
     "<|channel|>analysis<|message|>": favoured("<", "analysis"),
 }
 """By what stands before a thought: what opens one wherever it may, and closes none."""
-CLOSES: Final = favoured("<", bias=60) | favoured("</", "think", ">")
-"""What opens a thought and closes it soon, at once or after some of the same tokens."""
+CLOSES: Final[Frame] = {
+    "logit_bias": favoured(">")
+    | favoured("think", bias=90)
+    | favoured("</", bias=80)
+    | favoured("th", bias=70)
+    | favoured("ink", bias=60)
+    | favoured("<", bias=20),
+    "repeat_penalty": 2,
+}
+"""What opens a thought and closes it: each score is halved once its token was written. So the
+tokens of an opening come first where one may, then those of an end in two other tokens, and
+the bracket, which is ahead of all that were written."""
 CLOSING: Final = {"qwen", "qwen3-coder", "deepseek"}
-"""Families of which that is known; their model is the embedded one."""
+"""Families whose thoughts end so."""
 WITHOUT: Final = {name for name in FAMILIES if not FAMILIES[name].thought} | {"generic"}
 """Families without thoughts; the generic one has those of the model's own template."""
 
@@ -219,7 +236,7 @@ def test_a_thought_that_is_wanted_comes_before_the_structure(daemon, family):
         ending = (last["stop_reason"], last["structure_complete"])
         assert ending == ("max_tokens", False)
     if family in CLOSING:
-        [*thoughts, text], done = ask(daemon, **thinking(logit_bias=CLOSES))
+        [*thoughts, text], done = ask(daemon, **thinking(**CLOSES))
         assert [[*each] for each in thoughts] in ([], [["thinking"]])
         jsonschema_rs.validate(NUMBER, json.loads(text["text"]))
         assert done["structure_complete"] is True
