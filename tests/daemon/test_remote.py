@@ -25,6 +25,7 @@ from tests.fakes.remote_engine import (
     chunk,
     endless,
     event,
+    read_request,
     sends,
     serving,
     status,
@@ -94,6 +95,27 @@ def test_an_answer_comes_token_by_token_with_the_remotes_counts(daemon, engine):
     assert f"\r\nAuthorization: Bearer {KEY}\r\n".encode() in head
     assert b"\r\nAccept-Encoding: identity\r\n" in head
     assert json.loads(body)["messages"] == [{"role": "user", "content": "hello"}]
+
+
+def test_a_connection_serves_one_answer_after_another(daemon, engine):
+    body = b"".join((chunk("a"), chunk(reason="stop"), DONE))
+    chunked = b"Transfer-Encoding: chunked"
+    answer = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    last = HEAD.replace(b"\r\n\r\n", b"\r\n%s\r\n\r\n" % chunked) + answer
+    first = last.replace(b"Connection: close\r\n", b"")
+
+    def script(connection: Connection) -> None:
+        for each in (first, first):
+            connection.sendall(each)
+            read_request(connection)
+        connection.sendall(last)
+
+    n_before = len(engine.requests)
+    engine.script = script
+    for _ in range(3):
+        assert daemon.ask(model="far", max_tokens=20)[-1]["type"] == "done"
+    engine.script = sends(ANSWER)
+    assert len(engine.requests) == n_before + 1
 
 
 def test_reasoning_and_calls_are_blocks_as_those_of_a_local_model(daemon, engine):

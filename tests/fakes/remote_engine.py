@@ -131,11 +131,12 @@ class RemoteEngine:
             if self._tls is not None:
                 connection = self._tls.wrap_socket(connection, server_side=True)
             with connection:
-                self.requests.append(_read_request(connection))
+                self.requests.append(read_request(connection))
                 self.script(connection)
 
 
-def _read_request(connection: Connection) -> tuple[bytes, bytes]:
+def read_request(connection: Connection) -> tuple[bytes, bytes]:
+    """Read a request; give its head and its body."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += _received(connection)

@@ -49,6 +49,10 @@ IDLE_CONNECTION_S: Final = 15.0
 """Seconds for which an idle connection is kept for the next request. Servers close theirs
 after some 5 to 75 s; a request that meets that moment fails."""
 
+LAST_READ_S: Final = 0.1
+"""Seconds for the end of an HTTP answer after the end of what it says: with most servers both
+come at once. Without it the connection serves no other request."""
+
 IDLE_CONNECTIONS: Final = 16
 """Idle connections that are kept at most."""
 

@@ -1,7 +1,7 @@
 """The worker's tasks: one reads messages, and one for each job asks the remote."""
 
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from typing import Generic, TypeVar
 
 import trio
@@ -9,6 +9,7 @@ import trio
 from inferd.backend.job import GenerateJob, Job
 from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.kinds.remote_limits import (
+    LAST_READ_S,
     PROMPT_BYTES_PER_TOKEN,
     STEP_PIECES,
     TRIAL_S,
@@ -205,13 +206,15 @@ class RemoteService(Generic[S]):
                 if reader.is_over:
                     break
             pieces, ended = reader.finish()
-        await self._end(
-            ticket, Step(pieces=[(ticket, piece) for piece in pieces], ended=[ended])
-        )
+            await self._end(
+                ticket,
+                Step(pieces=[(ticket, piece) for piece in pieces], ended=[ended]),
+            )
+            await _read_to_end(events)
 
     async def _end(self, ticket: int, message: FromWorker) -> None:
-        """Send the end of a job, unless it was dropped meanwhile."""
-        if ticket in self._questions:
+        """Send the end of a job, unless it was dropped meanwhile, or has ended."""
+        if self._questions.pop(ticket, None) is not None:
             await self._channel.send(message)
 
     async def _beat(self) -> None:
@@ -219,3 +222,12 @@ class RemoteService(Generic[S]):
         while True:
             await trio.sleep(self._heartbeat_s)
             await self._channel.send(Step(n_read=1) if self._running else Heartbeat())
+
+
+async def _read_to_end(events: AsyncGenerator[bytes, None]) -> None:
+    """Read what follows the end of an answer, so that its connection serves the next one.
+
+    A remote that sends more than nothing, or not at once, loses it.
+    """
+    with trio.move_on_after(LAST_READ_S), suppress(RemoteError):
+        await anext(events, None)

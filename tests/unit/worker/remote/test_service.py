@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
+import pytest
 import trio
 
 from inferd.backend.job import GenerateJob, Turn
@@ -197,3 +198,22 @@ def test_the_longest_answer_that_can_be_configured_is_one_that_the_daemon_takes(
     n_parts = HIGHEST_ANSWER_BYTES // shortest
     assert n_parts * (JOB_ITEM_BYTES + 1) < JOB_ANSWER_BYTES
     assert HIGHEST_EVENT_BYTES < MAX_IPC_MESSAGE_BYTES
+
+
+@pytest.mark.parametrize("more", [[b"{]"], [99.0], [chunk("late"), 99.0]])
+async def test_what_follows_the_end_of_an_answer_changes_nothing(autojump_clock, more):
+    asked: list[Received] = [
+        prepare(1, job()),
+        Run(ticket=1),
+        200.0,
+        prepare(2, job()),
+        Run(ticket=2),
+    ]
+    sent = await served(asked, n_replies=2, events=[*ANSWER, *more])
+    ended = [
+        each.ticket
+        for message in sent
+        if isinstance(message, Step | Failed)
+        for each in (message.ended if isinstance(message, Step) else [message])
+    ]
+    assert ended == [1, 2]
