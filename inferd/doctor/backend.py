@@ -219,7 +219,8 @@ def check_worker(
     try:
         loaded, _, crashed = trio.run(attempt)
     except SessionEndedError as error:
-        return failed(str(error), reinstall_hint())
+        # of one with a key, the message says what to do
+        return failed(str(error), "" if credential else reinstall_hint())
     except InsufficientMemoryError as error:
         return failed(str(error))
     detail = f"{loaded.library}; {_describe(loaded.capabilities)}"

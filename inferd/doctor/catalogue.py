@@ -292,7 +292,10 @@ class _Checks:
         try:
             settings = locate_model(settings, self._kinds)
         except ConfigError as error:
-            finding = failed(str(error), model_hint(reference, settings.name))
+            finding = failed(
+                str(error),
+                model_hint(reference, settings.name) if kind.file_format else "",
+            )
             yield Check(f"model[{settings.name}]", lambda: finding)
             return
         needs = [*kind.doctor.needs]

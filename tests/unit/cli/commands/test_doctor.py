@@ -292,3 +292,25 @@ def test_no_worker_that_is_tried_gets_a_key_in_its_environment(tmp_path, monkeyp
             break
     else:
         pytest.fail("no worker was tried")
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ("base_url = 'http://example.org'", "plain http is for this machine alone"),
+        ("base_url = 'unix:/a'", "api_key_env = NO_SUCH_KEY: no such variable"),
+    ],
+)
+def test_a_fault_of_a_remote_has_no_hint_at_models_and_libraries(
+    tmp_path, fields, detail
+):
+    config = tmp_path / "config.toml"
+    config.write_text(
+        "[[backend]]\nname = 'far'\nkind = 'openai'\nmodel = 'm'\n"
+        f"api_key_env = 'NO_SUCH_KEY'\n{fields}\n"
+    )
+    [finding] = [
+        check.run() for check in all_checks(config) if check.name.endswith("[far]")
+    ]
+    assert detail in finding.detail
+    assert finding.hint == ""
