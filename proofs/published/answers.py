@@ -165,7 +165,7 @@ def values_of(body: Body) -> Iterator[object]:
     if body.media == EVENTS:
         yield from _events(text)
     elif body.media == LINES:
-        yield from map(json.loads, text.splitlines())
+        yield from map(json.loads, filter(None, text.split("\n")))
     elif body.media == JSON:
         yield json.loads(text)
     else:

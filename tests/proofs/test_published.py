@@ -89,6 +89,7 @@ def test_schemas_within_requests_are_closed_or_left_out():
     [
         ("application/json", '{"a":1}', [{"a": 1}]),
         ("application/x-ndjson", '{"a":1}\n  {"a":2}\n', [{"a": 1}, {"a": 2}]),
+        ("application/x-ndjson", '{"a":"\u2028\x85"}\n', [{"a": "\u2028\x85"}]),
         (EVENTS, ': wait\n\ndata: {"a":1}\n\ndata: [DONE]\n\n', [{"a": 1}]),
         (EVENTS, 'event: x\ndata: {"type":"x"}\n\n', [{"type": "x"}]),
         ("text/plain", "one", ["one"]),
