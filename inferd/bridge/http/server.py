@@ -114,8 +114,8 @@ class HttpServer:
     async def _make_room(self) -> None:
         """Wait for room; an idle connection of who has most connections makes it.
 
-        It is the one that has been idle longest; a new one has time to send something. There may be one connection more for each
-        further listener.
+        It is the one that has been idle longest; a new one has time to send something. There
+        may be one connection more for each further listener.
         """
         while self._n_open >= self._settings.max_connections:
             found = self._most_idle()

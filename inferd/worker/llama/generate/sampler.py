@@ -30,7 +30,8 @@ def top_k_candidates(
 ) -> npt.NDArray[np.intp] | None:
     """Return a superset of the ``n_wanted`` tokens with the highest scores, unordered.
 
-    None of them scores less than the best tokens of ``n_wanted`` blocks. NaN counts as the highest score, so that it is not overlooked.
+    None of them scores less than the best tokens of ``n_wanted`` blocks. NaN counts as the
+    highest score, so that it is not overlooked.
 
     Args:
         scores: ``(n_vocab,)``.
