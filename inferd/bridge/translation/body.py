@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,6 +16,10 @@ from inferd.wire.codec import DECODE_FAILURES
 
 T = TypeVar("T")
 _PLACE: Final = re.compile(r" - at `\$\.?(.*)`\Z", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Half of a surrogate pair, as JSON spells it."""
+_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
 _TWICE: Final = 2
 _OBJECT: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -29,10 +33,63 @@ def read_body(body: bytes, table: FieldTable, kind: type[T]) -> T:
     try:
         document = _OBJECT.decode(body)
     except DECODE_FAILURES as error:
+        _refuse_half_pairs(body)
         raise BridgeError(Reason.INVALID_REQUEST, f"the body: {error}") from error
     fields = table.select(document)
     _refuse_repeats(body, document)
     return convert(fields, kind)
+
+
+def _refuse_half_pairs(body: bytes) -> None:
+    """Refuse a text with half of a surrogate pair, of which decoding says less.
+
+    Args:
+        body: one that cannot be decoded.
+
+    Raises:
+        BridgeError: that is why; ``param`` is the text's place.
+    """
+    if not _HALF.search(body):
+        return
+    try:
+        keys = _keys_of_half_pair(json.loads(body))
+    except (ValueError, RecursionError):
+        return  # that is not all that is wrong
+    if keys:
+        parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+        text = "".join(parts).removeprefix(".")[:MAX_STATED_CHARS]
+        place = text.encode(errors="backslashreplace").decode()
+        raise invalid(
+            place, "has half of a UTF-16 surrogate pair, which stands for no character"
+        )
+
+
+def _keys_of_half_pair(document: object) -> Sequence[str | int]:
+    """Return the keys that lead to a text with half of a surrogate pair; none without."""
+    keys: list[str | int] = []
+    left = [_entries(document)]
+    while left:
+        if (entry := next(left[-1], None)) is None:
+            left.pop()
+            del keys[-1:]
+            continue
+        if any(isinstance(each, str) and _HALF_PAIR.search(each) for each in entry):
+            return [*keys, entry[0]]
+        if isinstance(entry[1], dict | list):
+            keys.append(entry[0])
+            left.append(_entries(entry[1]))
+    return ()
+
+
+def _entries(value: object) -> Iterator[tuple[str | int, object]]:
+    """Give the keys and values of an object or an array."""
+    match value:
+        case dict():
+            yield from value.items()
+        case list():
+            yield from enumerate(value)
+        case _:
+            pass
 
 
 def _refuse_repeats(body: bytes, names: Iterable[str]) -> None:
@@ -114,12 +171,21 @@ def convert(fields: object, kind: type[T], *, is_strict: bool = True) -> T:
     try:
         return msgspec.convert(fields, kind, strict=is_strict)
     except (msgspec.ValidationError, RecursionError) as error:
-        text = str(error)
-        place = _PLACE.search(text)
-        param = place[1][:MAX_STATED_CHARS] if place else None
-        what = _PLACE.sub("", text)[:MAX_STATED_CHARS]
-        raise BridgeError(
+        raise _mistyped(str(error)) from error
+
+
+def _mistyped(text: str) -> BridgeError:
+    """Return the failure of a request whose type the library refuses, in its words."""
+    place = _PLACE.search(text)
+    param = place[1][:MAX_STATED_CHARS] if place else None
+    what = _PLACE.sub("", text)[:MAX_STATED_CHARS]
+    if missing := _MISSING.search(what):
+        param = f"{param}.{missing[1]}" if param else missing[1]
+        return BridgeError(
             Reason.INVALID_REQUEST,
-            f"{param}: {what}" if param else what,
+            f"Missing required parameter: '{param}'.",
             param=param,
-        ) from error
+        )
+    return BridgeError(
+        Reason.INVALID_REQUEST, f"{param}: {what}" if param else what, param=param
+    )

@@ -58,7 +58,8 @@ NOT_SERVED: Final = "is not served here"
 NO_CONTEXT: Final = "has no support for a context of "
 """How it refuses a context that is longer than the model's."""
 RETRY_UNAVAILABLE_S: Final = 1.0
-"""Seconds after which a caller may ask again while no daemon answers."""
+"""Seconds after which a caller may ask again while no daemon or no backend answers, and none
+has said when."""
 
 
 def failure_of(error: Exception, names: Mapping[str, str] = _SAME_NAMES) -> BridgeError:
@@ -113,14 +114,20 @@ def refusal_of(
         param, text = _field_first(text, names)
     if reason is Reason.MODEL_NOT_FOUND:
         param = "model"
-    after_ms = frame.retry_after_ms
     return BridgeError(
         reason,
         text,
         param=param,
-        retry_after_s=after_ms / 1000 if isinstance(after_ms, int) else None,
+        retry_after_s=_retry_after_s(frame, reason),
         queue_depth=frame.queue_depth if isinstance(frame.queue_depth, int) else None,
     )
+
+
+def _retry_after_s(frame: ClientErrorFrame, reason: Reason) -> float | None:
+    """Return when a caller may ask again, if that is known."""
+    if isinstance(frame.retry_after_ms, int):
+        return frame.retry_after_ms / 1000
+    return RETRY_UNAVAILABLE_S if reason is Reason.UNAVAILABLE else None
 
 
 def _field_first(text: str, names: Mapping[str, str]) -> tuple[str | None, str]:

@@ -351,7 +351,7 @@ def test_pictures_are_attached_in_turns_and_in_results():
             Reason.INVALID_REQUEST,
             ".data",
         ),
-        ({"type": "base64", "data": "AQ=="}, Reason.INVALID_REQUEST, ""),
+        ({"type": "base64", "data": "AQ=="}, Reason.INVALID_REQUEST, ".media_type"),
     ],
 )
 def test_other_sources_of_pictures_are_refused_with_their_place(source, reason, field):

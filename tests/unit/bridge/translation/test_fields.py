@@ -48,6 +48,39 @@ def test_each_field_is_treated_as_its_table_says():
         assert "only one" in str(error)
 
 
+class Needed(Struct):
+    count: int
+    user: list[Wanted] = []
+
+
+def test_a_field_that_is_needed_is_named_wherever_it_is_missing():
+    table = FieldTable("POST /x", honoured("count", "user"))
+    for body in (b"{}", b'{"count":null}'):
+        with pytest.raises(BridgeError) as caught:
+            read_body(body, table, Needed)
+        assert caught.value.param == "count"
+        assert str(caught.value) == "Missing required parameter: 'count'."
+    with pytest.raises(BridgeError) as caught:
+        read_body(b'{"count":1,"user":[1]}', table, Needed)
+    assert caught.value.param == "user[0]"
+
+
+def test_half_a_surrogate_pair_is_told_with_its_place():
+    for body, param in (
+        (b'{"count":"\\ud800"}', "count"),
+        (b'{"count":[0,{"a":"\\ud83d\\ude00"},{"b":["x\\uDFFFy"]}]}', "count[2].b[0]"),
+        (b'{"a":{"\\udc00":1}}', "a.\\udc00"),
+        (b'{"a":{"' + b"x" * 9999 + b'":"\\ud800"}}', "a." + "x" * 510),
+    ):
+        error = refusal(body)
+        assert (error.reason, error.param) == (Reason.INVALID_REQUEST, param)
+        assert "surrogate pair" in str(error)
+    for body in (b'{"a":"\\ud800', b'{"a":"\\\\ud800"', b'"\\ud800"', b"\xff\\ud800"):
+        assert refusal(body).param is None
+    deep = b'{"a":' + b"[" * 100_000 + b'"\\ud800"' + b"]" * 100_000 + b"}"
+    assert refusal(deep).reason is Reason.INVALID_REQUEST
+
+
 def test_an_unknown_field_is_refused_by_its_name_though_it_is_null():
     error = refusal(b'{"contents":null}')
     assert (error.reason, error.param) == (Reason.UNKNOWN_FIELD, "contents")

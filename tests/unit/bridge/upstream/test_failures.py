@@ -34,6 +34,13 @@ def test_a_full_queue_says_when_to_come_again():
     assert (failure.status, failure.retry_after_s) == (429, 1.5)
 
 
+def test_a_backend_that_is_not_ready_says_when_to_come_again():
+    failure = refusal_of(frame("backend_unavailable", "backend not ready"))
+    assert (failure.status, failure.retry_after_s) == (503, 1.0)
+    told = refusal_of(frame("backend_unavailable", retry_after_ms=9000))
+    assert told.retry_after_s == 9.0
+
+
 def test_an_overflow_has_the_numbers():
     failure = refusal_of(
         frame("invalid_request", prompt_tokens=900, n_ctx=512, tokens_over=389)

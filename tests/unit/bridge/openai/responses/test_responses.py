@@ -360,7 +360,7 @@ def test_pictures_and_recordings_are_attached_in_messages_and_in_results():
         (
             {"tools": [{"type": "function"}]},
             Reason.INVALID_REQUEST,
-            "tools[0]",
+            "tools[0].name",
         ),
         (
             {"text": {"format": {"type": "json_schema", "name": "n"}}},
