@@ -24,7 +24,18 @@ class RequestParser(h11.Connection):
 
     def __init__(self, max_head_bytes: int) -> None:
         super().__init__(h11.SERVER, max_incomplete_event_size=max_head_bytes)
+        self._has_begun = False
+        """Whether the lines of a head are being checked."""
+        self._unchecked = b""
+        """What has come of it since it was last checked, behind ``_n_checked`` bytes that
+        were."""
         self._n_checked = 0
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what has come; raises as h11's own."""
+        super().receive_data(data)
+        if self._has_begun:
+            self._unchecked += data
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Return the next event; raises and returns as h11's own.
@@ -36,17 +47,23 @@ class RequestParser(h11.Connection):
             self._check_lines()
         event = super().next_event()
         if isinstance(event, h11.Request):
-            self._n_checked = 0
+            self._has_begun = False
         return event
 
     def _check_lines(self) -> None:
-        received, _ = self.trailing_data
-        head, _, _ = received.partition(_HEAD_END)
+        """Check what has come of a head; each byte is looked at once."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._unchecked, _ = self.trailing_data
+            self._n_checked = 0
+        head, end, _ = self._unchecked.partition(_HEAD_END)
         if _LF_ALONE.search(head, self._n_checked):
             raise h11.RemoteProtocolError(
                 "a line ends by LF alone", error_status_hint=_BAD_REQUEST
             )
-        self._n_checked = len(head)
+        if not end:  # it may begin in what is kept
+            self._unchecked = head[1 - len(_HEAD_END) :]
+            self._n_checked = len(self._unchecked)
 
 
 def head_bytes(request: h11.Request) -> int:
