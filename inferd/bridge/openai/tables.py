@@ -144,7 +144,7 @@ RERANK: Final = FieldTable(
         *honoured(
             "documents",
             note="Texts, or objects with a `text`. A `relevance_score` is as the model computes "
-            "it, which need not be between 0 and 1.",
+            "it, which need not be between 0 and 1, unless `raw_scores` is `false`.",
         ),
         *honoured(
             "texts",
@@ -165,7 +165,12 @@ RERANK: Final = FieldTable(
         *refused("max_tokens_per_doc", note="documents are not cut"),
         *refused("priority", note="the daemon shares its queue", neutral=(0,)),
         *refused("return_embeddings", note="use /v1/embeddings", neutral=(False,)),
-        *refused("raw_scores", note="scores are always the model's", neutral=(True,)),
+        *honoured(
+            "raw_scores",
+            note="`true`: scores as the model computes them; `false`: their sigmoid, between "
+            "0 and 1. Default `false` with `texts`, as Text Embeddings Inference has it, and "
+            "`true` with `documents`.",
+        ),
         *refused("rank_fields", note="only text is ranked", neutral=(["text"],)),
     ),
 )

@@ -1,9 +1,10 @@
 """Embeddings and reranking."""
 
+import math
 import sys
 from array import array
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -139,6 +140,7 @@ class RankRequest(Struct, frozen=True, kw_only=True):
     top_n: Tokens | None = None
     return_documents: bool = False
     return_text: bool = False
+    raw_scores: bool | None = None
 
 
 def ask_rerank(body: bytes, asked: Asked) -> Question:
@@ -161,11 +163,13 @@ def ask_rerank(body: bytes, asked: Asked) -> Question:
         top_n=wanted.top_n,
     )
     answer: Answer
+    is_raw = field != "texts" if wanted.raw_scores is None else wanted.raw_scores
+    score = float if is_raw else sigmoid
     if field == "texts":
-        answer = ScoredTexts(texts if wanted.return_text else None)
+        answer = ScoredTexts(texts if wanted.return_text else None, score)
     else:
         shown = texts if wanted.return_documents else None
-        answer = RankAnswer(asked, wanted.model, shown)
+        answer = RankAnswer(asked, wanted.model, shown, score)
     return Question(
         request, answer, field_names={"messages": field, "documents": field}
     )
@@ -192,13 +196,25 @@ def _ranked(wanted: RankRequest) -> tuple[str, list[str]]:
             )
 
 
+def sigmoid(score: float) -> float:
+    """Return the probability that a score stands for, between 0 and 1."""
+    if score < 0:  # without an overflow
+        return 1 - sigmoid(-score)
+    return 1 / (1 + math.exp(-score))
+
+
 class RankAnswer(OneFrameAnswer[RerankFrame]):
     """The documents of an answer, by score."""
 
     def __init__(
-        self, asked: Asked, model: str | None, shown: Sequence[str] | None
+        self,
+        asked: Asked,
+        model: str | None,
+        shown: Sequence[str] | None,
+        score: Callable[[float], float],
     ) -> None:
         super().__init__(RerankFrame)
+        self._score = score
         self._asked = asked
         self._model = model
         self._shown = shown
@@ -210,7 +226,7 @@ class RankAnswer(OneFrameAnswer[RerankFrame]):
         for each in self._frame.results:
             result: dict[str, object] = {
                 "index": each.index,
-                "relevance_score": each.score,
+                "relevance_score": self._score(each.score),
             }
             if self._shown is not None:
                 result["document"] = {"text": self._shown[each.index]}
@@ -229,8 +245,11 @@ class RankAnswer(OneFrameAnswer[RerankFrame]):
 class ScoredTexts(OneFrameAnswer[RerankFrame]):
     """The texts of an answer, by score, in the form of Text Embeddings Inference."""
 
-    def __init__(self, shown: Sequence[str] | None) -> None:
+    def __init__(
+        self, shown: Sequence[str] | None, score: Callable[[float], float]
+    ) -> None:
         super().__init__(RerankFrame)
+        self._score = score
         self._shown = shown
 
     def whole(self) -> bytes:
@@ -238,7 +257,10 @@ class ScoredTexts(OneFrameAnswer[RerankFrame]):
         assert self._frame is not None  # noqa: S101  # the client raises without one
         results: list[dict[str, object]] = []
         for each in self._frame.results:
-            result: dict[str, object] = {"index": each.index, "score": each.score}
+            result: dict[str, object] = {
+                "index": each.index,
+                "score": self._score(each.score),
+            }
             if self._shown is not None:
                 result["text"] = self._shown[each.index]
             results.append(result)

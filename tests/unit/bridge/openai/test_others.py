@@ -146,7 +146,25 @@ def test_documents_are_ranked(shows):
     assert first == {"index": 1, "relevance_score": 2.5, **document}
     question = ask_rerank(body(query="q", texts=["a", "b"], return_text=shows), ASKED)
     first, _ = whole(question, frame)
-    assert first == {"index": 1, "score": 2.5, **({"text": "b"} if shows else {})}
+    text = {"text": "b"} if shows else {}
+    assert first == {"index": 1, "score": pytest.approx(0.92414, abs=1e-5), **text}
+
+
+def test_scores_are_raw_or_between_0_and_1_as_asked():
+    ranked = [RankedDocument(0, 800.0), RankedDocument(1, -800.0)]
+    frame = RerankFrame(
+        id="req_1", results=ranked, model="r", usage=EncodeUsage(4), backend="rerank"
+    )
+    for fields, scores in (
+        ({"texts": ["a", "b"]}, [1, 0]),  # as Text Embeddings Inference has it
+        ({"texts": ["a", "b"], "raw_scores": True}, [800, -800]),
+        ({"documents": ["a", "b"]}, [800, -800]),
+        ({"documents": ["a", "b"], "raw_scores": False}, [1, 0]),
+    ):
+        told = whole(ask_rerank(body(query="q", **fields), ASKED), frame)
+        listed = told if isinstance(told, list) else told["results"]
+        found = [each.get("score", each.get("relevance_score")) for each in listed]
+        assert found == scores, fields
 
 
 @pytest.mark.parametrize("fields", [{}, {"documents": ["a"], "texts": ["a"]}])
@@ -162,7 +180,7 @@ def test_documents_or_texts_are_needed_to_rank(fields):
         ({"documents": ["a"], "return_text": True}, "return_text"),
         ({"texts": ["a"], "return_documents": True}, "return_documents"),
         ({"documents": ["a"], "max_tokens_per_doc": 9}, "max_tokens_per_doc"),
-        ({"texts": ["a"], "raw_scores": False}, "raw_scores"),
+        ({"texts": ["a"], "raw_scores": 1}, "raw_scores"),
     ],
 )
 def test_what_a_ranking_would_lack_is_refused(fields, param):
