@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final
 
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.client.asynchronous import command
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.peer_check import uid_of
-from inferd.errors import FrameTooLargeError
+from inferd.errors import ErrorCode, FrameTooLargeError
 from inferd.limits.bridge import (
     HELPER_REQUEST_BYTES,
     HELPER_REQUEST_S,
@@ -33,6 +33,7 @@ from inferd.wire.commands import Command, Reply
 from inferd.wire.framing import LineSplitter
 from inferd.wire.management import (
     HELPER_REQUESTS,
+    FailureKind,
     HelperDone,
     HelperFrame,
     HelperRequest,
@@ -41,6 +42,12 @@ from inferd.wire.management import (
 )
 
 _READ_BYTES: Final = 4096
+_KINDS: Final[Mapping[ErrorCode | UnsetType, FailureKind]] = {
+    ErrorCode.INVALID_REQUEST: "invalid_request",
+    ErrorCode.MODEL_NOT_FOUND: "model_not_found",
+    ErrorCode.BACKEND_UNAVAILABLE: "unavailable",
+}
+"""What the bridge is told of the codes of the daemon's replies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +267,8 @@ class HelperService:
         if not reply.ok:
             text = f"the daemon refuses to {order.command}"
             raise HelperRefusedError(
-                "failed", text if reply.error is UNSET else reply.error
+                _KINDS.get(reply.code, "failed"),
+                text if reply.error is UNSET else reply.error,
             )
         return reply
 

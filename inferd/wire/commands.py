@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from inferd.errors import ErrorCode
+
 
 class Command(Struct, frozen=True, kw_only=True):
     """A command from an admin client."""
@@ -66,6 +68,9 @@ class Reply(Struct, frozen=True, kw_only=True):
     ok: bool
     error: str | UnsetType = UNSET
     """With ``ok`` false: the reason."""
+    code: ErrorCode | UnsetType = UNSET
+    """With ``ok`` false, of ``load`` and ``unload``: the kind of the reason, as the codes of
+    error frames have it."""
     requests: list[RequestInfo] | UnsetType = UNSET
     omitted: int | UnsetType = UNSET
     """With ``requests``: number of requests that did not fit the list."""

@@ -8,6 +8,7 @@ from typing import Final
 import trio
 
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.upstream.failures import RETRY_UNAVAILABLE_S
 from inferd.client.asynchronous import connect
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
@@ -105,9 +106,12 @@ def _next_frame(splitter: LineSplitter) -> HelperFrame | None:
 def failure_of_helper(frame: HelperFailure) -> BridgeError:
     """Return what a caller is told of a refusal of the helper."""
     is_named = frame.code == "model_not_found"
+    after_s = frame.retry_after_s
+    if after_s is None and frame.code == "unavailable":
+        after_s = RETRY_UNAVAILABLE_S
     return BridgeError(
         _REASONS[frame.code],
         frame.message,
         param="model" if is_named else None,
-        retry_after_s=frame.retry_after_s,
+        retry_after_s=after_s,
     )

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 import structlog
 import trio
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from inferd.backend.interface import Backend
-from inferd.errors import BackendNotReadyError, PeerError
+from inferd.errors import BackendNotReadyError, ErrorCode, PeerError
 from inferd.limits.protocol import MAX_LISTED_MODELS
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.routing import ModelNames
@@ -77,18 +77,25 @@ class Commands:
             if not self._is_unread(command):
                 backend = self._named(command)
                 if backend is None or self.loader.state(backend.key) is None:
-                    return _refused(command.command, self._not_on_demand(backend))
+                    return self._not_on_demand(command, backend)
                 await self._carry_out_order(command.command, backend.key)
         except BackendNotReadyError as error:
-            return _refused(command.command, error.message)
+            return _refused(command.command, error.message, error.code)
         return Reply(command=command.command, ok=True)
 
-    def _not_on_demand(self, backend: Backend | None) -> str:
-        """Say why a command names no model on demand."""
-        if backend is None:
-            return _needed(self._on_demand())
-        return (
-            f'backend {backend.name} is not of load = "demand": its model stays loaded'
+    def _not_on_demand(self, command: Command, backend: Backend | None) -> Reply:
+        """Refuse a command that names no model on demand."""
+        if backend is not None:
+            text = (
+                f'backend {backend.name} is not of load = "demand": its model stays '
+                "loaded"
+            )
+            return _refused(command.command, text, ErrorCode.INVALID_REQUEST)
+        is_named = command.backend is not UNSET
+        return _refused(
+            command.command,
+            _needed(self._on_demand()),
+            ErrorCode.MODEL_NOT_FOUND if is_named else ErrorCode.INVALID_REQUEST,
         )
 
     def _named(self, command: Command) -> Backend | None:
@@ -237,8 +244,8 @@ class Commands:
         return Reply(command="cancel", ok=True, cancelled=n_cancelled)
 
 
-def _refused(command: str, error: str) -> Reply:
-    return Reply(command=command, ok=False, error=error)
+def _refused(command: str, error: str, code: ErrorCode | UnsetType = UNSET) -> Reply:
+    return Reply(command=command, ok=False, error=error, code=code)
 
 
 def _needed(names: Sequence[str]) -> str:

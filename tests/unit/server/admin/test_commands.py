@@ -414,3 +414,6 @@ async def test_what_may_be_unloaded_is_listed_up_to_a_bound(n_models, words):
     office.commands = replace(office.commands, store=store)
     told = office.ask({"command": "unload", "backend": "up-or-down"})
     assert (told["ok"], told["error"].endswith(words)) == (False, True)
+    assert told["code"] == "model_not_found"
+    told = office.ask({"command": "unload", "backend": "up"})
+    assert (told["ok"], told["code"]) == (False, "invalid_request")
