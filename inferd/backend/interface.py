@@ -40,6 +40,8 @@ class EmbedResult(Struct, frozen=True, kw_only=True):
     dimensions: int
     """Length of every vector."""
     input_tokens: int
+    is_estimate: bool = False
+    """Whether the tokens are estimated."""
 
 
 class RerankResult(Struct, frozen=True, kw_only=True):
@@ -47,6 +49,8 @@ class RerankResult(Struct, frozen=True, kw_only=True):
 
     scores: list[float]
     input_tokens: int
+    is_estimate: bool = False
+    """Whether the tokens are estimated."""
 
 
 class Prepared(Struct, Generic[J], frozen=True, kw_only=True):
@@ -57,6 +61,8 @@ class Prepared(Struct, Generic[J], frozen=True, kw_only=True):
     job: J
     input_tokens: int
     """Tokens of the prompt, or of all texts."""
+    is_estimate: bool = False
+    """Whether the tokens are estimated."""
     open_thought: str = ""
     """The marker of the reasoning that the prompt ends inside, if any: the answer continues
     there."""

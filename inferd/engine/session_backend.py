@@ -126,6 +126,7 @@ class SessionBackend(Backend):
                 ticket=ticket,
                 job=job,
                 input_tokens=ready.prompt_tokens,
+                is_estimate=ready.is_estimate,
                 open_thought=ready.open_thought,
             )
         finally:
@@ -256,21 +257,24 @@ class SessionBackend(Backend):
         """Run a prepared job."""
         async with self._running(prepared) as results:
             parts = await _until_last(results)
+            n_tokens, is_estimate = _counted(prepared, parts[-1].n_tokens)
             return EmbedResult(
                 embeddings=[part.embeddings for part in parts],
                 dimensions=parts[-1].dimensions,
-                input_tokens=prepared.input_tokens,
+                input_tokens=n_tokens,
+                is_estimate=is_estimate,
             )
 
     async def rerank(self, prepared: Prepared[RerankJob]) -> RerankResult:
         """Run a prepared job."""
         async with self._running(prepared) as results:
             match await results.get_all():
-                case [Scored(scores=scores)] if len(scores) == len(
+                case [Scored(scores=scores) as scored] if len(scores) == len(
                     prepared.job.documents
                 ):
+                    n_tokens, is_estimate = _counted(prepared, scored.n_tokens)
                     return RerankResult(
-                        scores=scores, input_tokens=prepared.input_tokens
+                        scores=scores, input_tokens=n_tokens, is_estimate=is_estimate
                     )
                 case [Failed() as failed]:
                     raise error_of(failed)
@@ -297,6 +301,20 @@ class SessionBackend(Backend):
         finally:
             control.ended()
             session.close(ticket)
+
+
+def _counted(
+    prepared: Prepared[EmbedJob] | Prepared[RerankJob], n_tokens: int | None
+) -> tuple[int, bool]:
+    """Return the tokens of a job, and whether they are estimated.
+
+    Args:
+        prepared: with what was counted, or estimated, before the run.
+        n_tokens: counted during the run; ``None`` if that was not necessary.
+    """
+    if n_tokens is None:
+        return prepared.input_tokens, prepared.is_estimate
+    return n_tokens, False
 
 
 async def _until_last(results: ResultQueue[JobMessage]) -> list[Embedded]:

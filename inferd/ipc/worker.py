@@ -204,6 +204,8 @@ class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
 
     ticket: Ticket
     prompt_tokens: Count
+    is_estimate: bool = False
+    """Whether the tokens are estimated, which those of a remote engine are."""
     open_thought: BoundedText = ""
     """The marker of the reasoning that the prompt ends inside, if any."""
 
@@ -270,6 +272,8 @@ class Embedded(Struct, frozen=True, kw_only=True, tag=True):
     whole."""
     dimensions: Count
     is_last: bool = True
+    n_tokens: Count | None = None
+    """With the last: tokens of all texts, by a remote's count; ``None`` for those told before."""
 
 
 class Scored(Struct, frozen=True, kw_only=True, tag=True):
@@ -277,6 +281,8 @@ class Scored(Struct, frozen=True, kw_only=True, tag=True):
 
     ticket: Ticket
     scores: Annotated[list[float], Meta(max_length=MAX_RERANK_DOCUMENTS)]
+    n_tokens: Count | None = None
+    """Tokens of all texts, by a remote's count; ``None`` for those told before."""
 
 
 class Segment(Struct, frozen=True, kw_only=True):

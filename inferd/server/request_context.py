@@ -112,6 +112,8 @@ class RequestContext:
     backend: str | None = None
     permit: Permit | None = None
     input_tokens: int = 0
+    is_estimate: bool = False
+    """Whether these tokens are estimated."""
     has_seed: bool = True
     """Whether the answer is sampled with a seed; a transcription is not."""
     output: AnswerStats = field(default_factory=_NoAnswer)

@@ -56,6 +56,8 @@ class Usage(Struct, frozen=True):
     """Tokens drafted by speculative decoding, if any were."""
     accepted_tokens: int | UnsetType = UNSET
     """Drafted tokens that the model accepted."""
+    is_estimate: Literal[True] | UnsetType = UNSET
+    """Present if a remote engine counted nothing, and the numbers are estimated."""
 
 
 class UsageV2(Struct, frozen=True):
@@ -69,6 +71,8 @@ class UsageV2(Struct, frozen=True):
     """Tokens drafted by speculative decoding, if any were."""
     accepted_tokens: int | UnsetType = UNSET
     """Drafted tokens that the model accepted."""
+    is_estimate: Literal[True] | UnsetType = UNSET
+    """Present if a remote engine counted nothing, and the numbers are estimated."""
 
 
 class DraftCounts(Struct, frozen=True, kw_only=True):
@@ -230,6 +234,8 @@ class EncodeUsage(Struct, frozen=True):
     """Token count of embeddings or scores."""
 
     input_tokens: int
+    is_estimate: Literal[True] | UnsetType = UNSET
+    """Present if a remote engine counted nothing, and the number is estimated."""
 
 
 class EmbeddingsFrame(

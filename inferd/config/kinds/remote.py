@@ -1,6 +1,6 @@
 """What all kinds of remote engines have in common: settings, and how they are treated."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -36,6 +36,8 @@ EventBytes = Annotated[int, Meta(ge=1024, le=HIGHEST_EVENT_BYTES)]
 class RemoteSettings(BackendSettings, frozen=True, kw_only=True):
     """A backend on another machine, or in another program of this one."""
 
+    default_path: ClassVar[str] = "/v1"
+    """The path of a ``base_url`` that has none."""
     base_url: str
     """``https://HOST``, ``http://127.0.0.1:PORT`` or ``unix:/PATH`` of a socket; without a path
     it is ``/v1``. Plain HTTP goes to this machine alone."""
@@ -99,7 +101,7 @@ def _is_https(settings: RemoteSettings) -> bool:
 def locate_remote(settings: R, _: FindModel) -> R:
     """Check the address, and make the path of the certificates absolute."""
     try:
-        parse_address(settings.base_url)
+        parse_address(settings.base_url, settings.default_path)
     except ValueError as error:
         raise ConfigError(f"backend {settings.name}: base_url: {error}") from None
     if settings.ca_file is None:

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from inferd.config.kinds.remote_limits import MAX_SOCKET_PATH_BYTES
 
 _PORTS: Final = {"http": 80, "https": 443}
-_VERSION: Final = "/v1"
 _LOCALHOST: Final = "localhost"
 _NAT64: Final = ip_network("64:ff9b::/96")
 _METADATA: Final = frozenset(
@@ -48,15 +47,20 @@ class RemoteAddress(NamedTuple):
         return f"{self.scheme}://{self.shown_host}:{self.port}"
 
 
-def parse_address(base_url: str) -> RemoteAddress:
-    """Parse the ``base_url`` of a remote engine; a missing ``/v1`` is added.
+def parse_address(base_url: str, default_path: str = "/v1") -> RemoteAddress:
+    """Parse the ``base_url`` of a remote engine.
+
+    Args:
+        base_url: as configured.
+        default_path: of an address that has none, which is always so with a Unix socket.
 
     Raises:
         ValueError: it is none, or one over which prompts could be read on the way; the text
             says what is allowed, and does not quote the value, which may have a password.
     """
     if base_url.startswith("unix:"):
-        return _parse_socket(base_url.removeprefix("unix:").removeprefix("//"))
+        path = base_url.removeprefix("unix:").removeprefix("//")
+        return _parse_socket(path, default_path)
     try:
         parts = urlsplit(base_url)
         port = parts.port
@@ -73,15 +77,15 @@ def parse_address(base_url: str) -> RemoteAddress:
     if scheme == "http" and not _is_loopback(host):
         raise ValueError("plain http is for this machine alone; elsewhere https")
     path = parts.path.rstrip("/")
-    return RemoteAddress(scheme, host, port or _PORTS[scheme], path or _VERSION)
+    return RemoteAddress(scheme, host, port or _PORTS[scheme], path or default_path)
 
 
-def _parse_socket(path: str) -> RemoteAddress:
+def _parse_socket(path: str, default_path: str) -> RemoteAddress:
     if not path.startswith("/") or "\x00" in path:
         raise ValueError("expected unix:/ABSOLUTE/PATH of a socket")
     if len(path.encode("utf-8", "surrogateescape")) > MAX_SOCKET_PATH_BYTES:
         raise ValueError(f"a socket's path has at most {MAX_SOCKET_PATH_BYTES} bytes")
-    return RemoteAddress("unix", _LOCALHOST, 0, _VERSION, path)
+    return RemoteAddress("unix", _LOCALHOST, 0, default_path, path)
 
 
 def is_allowed(address: str, host: str) -> bool:

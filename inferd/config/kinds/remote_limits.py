@@ -80,6 +80,16 @@ PROMPT_BYTES_PER_TOKEN: Final = 4
 """Bytes of a prompt that are estimated to be a token, for fair shares and the queue: the text
 of English is some 4.5, of others less. The answer has the remote's own count."""
 
+MOST_BYTES_PER_TOKEN: Final = 16.0
+"""Bytes of a token that are taken for possible; of English they are some 4.5."""
+
+CALIBRATION_BYTES: Final = 256
+"""Bytes of a prompt from which on a remote's count says what a token is: of a shorter one most
+tokens are the template's."""
+
+CALIBRATION_WEIGHT: Final = 0.2
+"""Share of each count in the moving average: some ten prompts replace what was before."""
+
 MAX_RETRY_AFTER_S: Final = 86_400.0
 """The longest hint to wait that is passed on: a day, by which quotas are counted."""
 

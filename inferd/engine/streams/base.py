@@ -90,7 +90,12 @@ class AnswerStream(ABC, Generic[E]):
 
 def to_usage_v2(usage: Usage) -> UsageV2:
     """Convert token counts to their form in v2."""
-    return UsageV2(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+    return UsageV2(
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.cached_tokens,
+        is_estimate=usage.is_estimate,
+    )
 
 
 def error_of(

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 import trio
+from msgspec import UNSET
 
 from inferd.backend.events import (
     Done,
@@ -47,6 +48,7 @@ class _GeneratedStream(AnswerStream[E]):
         super().__init__(results)
         self._job = prepared.job
         self._input_tokens = prepared.input_tokens
+        self._is_estimate = prepared.is_estimate
         self._decoder = TextDecoder()
         self._stops = StopMatcher(prepared.job.stops)
 
@@ -82,7 +84,12 @@ class _GeneratedStream(AnswerStream[E]):
         return [self._done(end)]
 
     def _at_stop(self) -> Ended:
-        usage = Usage(self._input_tokens, self.n_tokens, self.reuse.cached_tokens)
+        usage = Usage(
+            self._input_tokens,
+            self.n_tokens,
+            self.reuse.cached_tokens,
+            is_estimate=True if self._is_estimate else UNSET,
+        )
         return Ended(ticket=0, stop_reason="end", usage=usage)
 
     def _structure_complete(self, end: Ended) -> bool | None:

@@ -1,6 +1,6 @@
 """The service of the embed socket."""
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from inferd.backend.interface import Backend, Prepared
 from inferd.backend.job import EmbedJob
@@ -31,7 +31,9 @@ async def _embed(
         embeddings=Raw(b"[]"),
         dimensions=result.dimensions,
         model=backend.capabilities.model,
-        usage=EncodeUsage(result.input_tokens),
+        usage=EncodeUsage(
+            result.input_tokens, is_estimate=True if result.is_estimate else UNSET
+        ),
         backend=backend.name,
     )
     reply.put_in_parts(frame, result.embeddings)

@@ -130,7 +130,10 @@ class V1FrameBuilder(FrameBuilder[TokenEvent]):
         """Build the done frame, with the text so far."""
         output = self._context.output
         usage = Usage(
-            self._context.input_tokens, output.n_tokens, output.reuse.cached_tokens
+            self._context.input_tokens,
+            output.n_tokens,
+            output.reuse.cached_tokens,
+            is_estimate=True if self._context.is_estimate else UNSET,
         )
         complete = False if self._reports_structure else None
         done = Done(stop_reason="cancelled", usage=usage, structure_complete=complete)
@@ -184,7 +187,10 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
         """Build the frames of unsent blocks, and the done frame."""
         output = self._context.output
         usage = UsageV2(
-            self._context.input_tokens, output.n_tokens, output.reuse.cached_tokens
+            self._context.input_tokens,
+            output.n_tokens,
+            output.reuse.cached_tokens,
+            is_estimate=True if self._context.is_estimate else UNSET,
         )
         done = DoneV2(
             stop_reason="cancelled",

@@ -141,6 +141,7 @@ class Pipeline:
                         backend.prepare(job, fds)
                     )
                 context.input_tokens = prepared.input_tokens
+                context.is_estimate = prepared.is_estimate
                 self.queue.charge_tokens(permit, prepared.input_tokens)
                 if reports.on_position is not None:
                     await _report_positions(permit, reports.on_position)

@@ -1,5 +1,7 @@
 """The service of the rerank socket."""
 
+from msgspec import UNSET
+
 from inferd.backend.interface import Backend, Prepared
 from inferd.backend.job import RerankJob
 from inferd.resolve.rerank import resolve_rerank
@@ -31,7 +33,9 @@ async def _rerank(
         id=request.id,
         results=ranked[: request.top_n],
         model=backend.capabilities.model,
-        usage=EncodeUsage(result.input_tokens),
+        usage=EncodeUsage(
+            result.input_tokens, is_estimate=True if result.is_estimate else UNSET
+        ),
         backend=backend.name,
     )
     reply.put([frame])

@@ -2,19 +2,60 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from inferd.backend.capabilities import BackendCapabilities
-from inferd.backend.job import GenerateJob
+from inferd.backend.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
 from inferd.config.kinds.remote import RemoteSettings
-from inferd.ipc.worker import Ended
+from inferd.ipc.worker import Embedded, Ended, Scored, Transcribed, TranscriptEnded
+from inferd.wire.responses import Logprob
 from inferd.worker.remote.failure import RemoteError
 
+S = TypeVar("S", bound=RemoteSettings)
 S_contra = TypeVar("S_contra", bound=RemoteSettings, contravariant=True)
+J = TypeVar("J", EmbedJob, RerankJob, TranscribeJob)
+
+JSON = "application/json"
+WholeAnswer = Embedded | Scored | Transcribed | TranscriptEnded
+
+
+class AnswerForm(Enum):
+    """The media type of an answer, by which it is split into what a reader is given."""
+
+    EVENTS = "text/event-stream"
+    """Server-sent events: the data of each."""
+    LINES = "application/x-ndjson"
+    """Lines of JSON: each line that is not empty."""
+    DOCUMENT = JSON
+    """One JSON document, as a whole."""
+
+
+class RemoteRequest(NamedTuple):
+    """An HTTP request."""
+
+    path: str
+    """Below the remote's own path; it may have a query."""
+    body: bytes
+    """Empty for ``GET``; else it is sent by ``POST``."""
+    form: AnswerForm
+    content_type: str = JSON
+    is_at_root: bool = False
+    """Whether the path is below the server's root instead."""
+
+
+class TokenPiece(NamedTuple):
+    """A piece that is one token, for jobs that ask for log probabilities."""
+
+    piece: bytes
+    logprob: Logprob
+
+
+Piece = bytes | TokenPiece
 
 
 class StreamReader(Protocol):
-    """Reads the events of one answer."""
+    """Reads one answer, part by part."""
 
     @property
     def is_over(self) -> bool:
@@ -24,14 +65,14 @@ class StreamReader(Protocol):
     def n_pieces(self) -> int:
         """Parts of reasoning, text and calls so far, those that are written later included."""
 
-    def read(self, data: bytes) -> Sequence[bytes]:
-        """Read the data of an event; return the pieces of the answer in it.
+    def read(self, data: bytes) -> Sequence[Piece]:
+        """Read the data of an event, or a line; return the pieces of the answer in it.
 
         Raises:
             RemoteError: it is no part of an answer, or reports an error.
         """
 
-    def finish(self) -> tuple[Sequence[bytes], Ended]:
+    def finish(self) -> tuple[Sequence[Piece], Ended]:
         """Return the last pieces and the end, when the answer has ended.
 
         Raises:
@@ -50,18 +91,57 @@ class ErrorReader(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemoteApi(Generic[S_contra]):
-    """An API of remote engines."""
+class Chat(Generic[S_contra]):
+    """The translation of conversations, whose answers come in parts."""
 
-    name: str
-    """For the doctor."""
-    chat_path: str
-    """Where requests for answers go, below the remote's own path."""
-    write_request: Callable[[S_contra, GenerateJob], bytes]
-    """Writes the body of a request; raises ``RefusedError`` for what the remote cannot do."""
+    write: Callable[[S_contra, GenerateJob, Sequence[bytes]], RemoteRequest]
+    """Writes a request, given the job's images as PNG, in their order; raises
+    ``RefusedError`` for what the remote cannot do."""
     make_reader: Callable[[S_contra, int, GenerateJob, int], StreamReader]
     """Makes the reader of an answer: of a ticket and its job, with an estimate of the tokens
     of its prompt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Generic[S_contra, J]):
+    """The translation of jobs that are answered by one document."""
+
+    write: Callable[[S_contra, J, bytes], RemoteRequest]
+    """Writes a request, given the samples of the job's audio, if it has any; raises
+    ``RefusedError`` for what the remote cannot do."""
+    read: Callable[[S_contra, int, J, bytes], Sequence[WholeAnswer]]
+    """Reads the document of an answer: of a ticket and its job. The last message ends the job.
+    Raises ``RemoteError`` for what is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Generic[S_contra]):
+    """How a remote counts the tokens of a conversation without an answer to it."""
+
+    write: Callable[[S_contra, GenerateJob], RemoteRequest | None]
+    """Writes a request; ``None`` where it counts none."""
+    read: Callable[[bytes], int]
+    """Reads the number; raises ``RemoteError`` for what is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteApi(Generic[S_contra]):
+    """An API of remote engines; what it does not have is ``None``."""
+
+    name: str
+    """For the doctor."""
+    headers: Callable[[str], Mapping[str, str]]
+    """The headers of each request, such as the one with the key; an empty key is none."""
     errors: ErrorReader
     capabilities: Callable[[S_contra], BackendCapabilities]
     """Says what a backend can do, as configured."""
+    chat: Chat[S_contra] | None = None
+    counting: Counting[S_contra] | None = None
+    embed: Whole[S_contra, EmbedJob] | None = None
+    rerank: Whole[S_contra, RerankJob] | None = None
+    transcribe: Whole[S_contra, TranscribeJob] | None = None
+
+
+def bearer(key: str) -> Mapping[str, str]:
+    """Write the key as most servers expect it (RFC 6750)."""
+    return {"Authorization": f"Bearer {key}"} if key else {}

@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -18,13 +18,13 @@ from inferd.config.kinds.remote_limits import (
     MAX_CONNECTIONS,
     MAX_HEAD_ERROR_BYTES,
 )
-from inferd.worker.remote.api import ErrorReader
+from inferd.worker.remote.api import AnswerForm, ErrorReader, RemoteRequest
 from inferd.worker.remote.failure import RemoteError
+from inferd.worker.remote.json_lines import JsonLineSplitter
 from inferd.worker.remote.network import ConfiguredNetwork, RefusedAddressError
 from inferd.worker.remote.server_sent_events import EventSplitter
 
 _OK: Final = 200
-_EVENTS: Final = "text/event-stream"
 
 
 class AnswerDeadline:
@@ -70,7 +70,7 @@ class RemoteConnections:
     Args:
         remote: where it is.
         settings: the bounds.
-        key: sent with each request, if there is one.
+        headers: of each request, such as the one with the key.
         tls: verifies it.
         errors: reads what its API says of errors.
     """
@@ -80,7 +80,7 @@ class RemoteConnections:
         remote: RemoteAddress,
         settings: RemoteSettings,
         *,
-        key: str,
+        headers: Mapping[str, str],
         tls: ssl.SSLContext | None,
         errors: ErrorReader,
     ) -> None:
@@ -88,16 +88,14 @@ class RemoteConnections:
         self._errors = errors
         scheme = "http" if remote.socket is not None else remote.scheme
         port = f":{remote.port}" if remote.port else ""
-        self._url = f"{scheme}://{remote.shown_host}{port}{remote.path}"
+        self._root = f"{scheme}://{remote.shown_host}{port}"
+        self._path = remote.path
         self._headers: dict[bytes | str, bytes | str] = {
             "Host": f"{remote.shown_host}{port}",
             "User-Agent": f"inferd/{__version__}",
-            "Accept": f"{_EVENTS}, application/json",
             "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
         }
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+        self._headers.update(headers.items())
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=MAX_CONNECTIONS,
@@ -109,14 +107,10 @@ class RemoteConnections:
         )
 
     @asynccontextmanager
-    async def stream_events(
-        self, path: str, body: bytes
+    async def ask(
+        self, request: RemoteRequest
     ) -> AsyncIterator[tuple[AsyncGenerator[bytes, None], AnswerDeadline]]:
-        """Send a request; give the data of the events of its answer.
-
-        Args:
-            path: below the remote's own.
-            body: JSON.
+        """Send a request; give the parts of its answer, as its form has them.
 
         Raises:
             RemoteError: it failed, inside the block as well.
@@ -127,16 +121,16 @@ class RemoteConnections:
             deadline = AnswerDeadline(self._settings, scope)
             try:
                 async with self._pool.stream(
-                    "POST",
-                    f"{self._url}{path}",
-                    headers=self._headers,
-                    content=body,
+                    "POST" if request.body else "GET",
+                    self._url_of(request),
+                    headers=self._headers_of(request),
+                    content=request.body or None,
                     extensions={
                         "timeout": {"connect": self._settings.connect_timeout_s}
                     },
                 ) as response:
-                    await self._check_head(response)
-                    yield self._events(response), deadline
+                    await self._check_head(response, request.form)
+                    yield self._parts(response, request.form), deadline
             except RefusedAddressError as error:
                 raise RemoteError(f"the remote is refused: {error}") from error
             except httpcore2.ConnectTimeout as error:
@@ -158,10 +152,51 @@ class RemoteConnections:
         if scope.cancelled_caught:
             raise RemoteError(f"the remote is too slow: {deadline.reason}")
 
-    async def _events(
+    def _url_of(self, request: RemoteRequest) -> str:
+        return f"{self._root}{'' if request.is_at_root else self._path}{request.path}"
+
+    def _headers_of(self, request: RemoteRequest) -> dict[bytes | str, bytes | str]:
+        accepted = dict.fromkeys((request.form.value, AnswerForm.DOCUMENT.value))
+        headers = {**self._headers, "Accept": ", ".join(accepted)}
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        return headers
+
+    def _parts(
+        self, response: httpcore2.Response, form: AnswerForm
+    ) -> AsyncGenerator[bytes, None]:
+        match form:
+            case AnswerForm.EVENTS:
+                return self._split(
+                    response, EventSplitter(self._settings.max_event_bytes)
+                )
+            case AnswerForm.LINES:
+                return self._split(
+                    response, JsonLineSplitter(self._settings.max_event_bytes)
+                )
+            case AnswerForm.DOCUMENT:
+                return self._whole(response)
+
+    async def _split(
+        self,
+        response: httpcore2.Response,
+        splitter: EventSplitter | JsonLineSplitter,
+    ) -> AsyncGenerator[bytes, None]:
+        async for data in self._bounded(response):
+            for part in splitter.feed(data):
+                yield part
+        for part in splitter.finish():
+            yield part
+
+    async def _whole(self, response: httpcore2.Response) -> AsyncGenerator[bytes, None]:
+        body = bytearray()
+        async for data in self._bounded(response):
+            body += data
+        yield bytes(body)
+
+    async def _bounded(
         self, response: httpcore2.Response
     ) -> AsyncGenerator[bytes, None]:
-        splitter = EventSplitter(self._settings.max_event_bytes)
         n_left = self._settings.max_answer_bytes
         async for data in response.aiter_stream():
             n_left -= len(data)
@@ -169,10 +204,9 @@ class RemoteConnections:
                 raise RemoteError(
                     f"the remote's answer has over {self._settings.max_answer_bytes} bytes"
                 )
-            for event in splitter.feed(data):
-                yield event
+            yield data
 
-    async def _check_head(self, response: httpcore2.Response) -> None:
+    async def _check_head(self, response: httpcore2.Response, form: AnswerForm) -> None:
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in response.headers
@@ -181,14 +215,16 @@ class RemoteConnections:
             raise RemoteError(
                 "the remote compresses its answer, which nobody asked for"
             )
-        is_stream = headers.get("content-type", "").lower().startswith(_EVENTS)
-        if response.status == _OK and is_stream:
+        is_form = headers.get("content-type", "").lower().startswith(form.value)
+        if response.status == _OK and is_form:
             return
         body = await _read_beginning(response)
         if response.status != _OK:
             raise self._errors.of_status(response.status, headers, body, time.time())
         if b'"error"' in body:
             raise self._errors.of_answer(body)
+        if form is AnswerForm.DOCUMENT:
+            raise RemoteError("the remote's answer is no JSON document")
         raise RemoteError("the remote does not stream its answer")
 
     async def aclose(self) -> None:

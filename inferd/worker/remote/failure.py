@@ -18,9 +18,10 @@ class RemoteError(Exception):
         retry_after_ms: milliseconds after which the remote may serve it, by its own word.
         overflow: set if the request does not fit into its context.
         is_limit: whether the remote is in order, and only answers no more for now.
+        is_configuration: whether the remote is in order, and what is configured for it is not.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what is to be told apart
         self,
         reason: str,
         *,
@@ -28,12 +29,13 @@ class RemoteError(Exception):
         retry_after_ms: int | None = None,
         overflow: Overflow | None = None,
         is_limit: bool = False,
+        is_configuration: bool = False,
     ) -> None:
         super().__init__(reason)
         self.by_request = by_request or overflow is not None
         self.retry_after_ms = retry_after_ms
         self.overflow = overflow
-        self.counts = not (self.by_request or is_limit)
+        self.counts = not (self.by_request or is_limit or is_configuration)
         """Whether the breaker counts it."""
 
     def message(self, ticket: int, key: str = "") -> Failed:

@@ -30,7 +30,6 @@ class GenericWriter:
 
     def __init__(self, job: GenerateJob) -> None:
         self._job = job
-        self._keeps_thoughts = job.thinks or not job.has_structured_text
         self._calls: dict[int, _Call] = {}
         self._n_call_chars = 0
         self._is_in_thought = False
@@ -40,9 +39,12 @@ class GenericWriter:
         """Pieces of reasoning, text and calls so far."""
 
     def reason(self, text: str) -> list[bytes]:
-        """Write a part of the reasoning, which is a part of an answer's beginning alone."""
+        """Write a part of the reasoning, which is a part of an answer's beginning alone.
+
+        Nothing of it is written if it was not asked for: v1 would show it as text.
+        """
         self._count()
-        if not self._keeps_thoughts or self._has_begun:
+        if not self._job.thinks or self._has_begun:
             return []
         opening = [] if self._is_in_thought else [OPEN_THOUGHT]
         self._is_in_thought = True

@@ -66,7 +66,7 @@ def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
                 return EXIT_BUG
         loaded = Loaded(
             capabilities=api.capabilities(settings),
-            library=f"{api.name} at {parse_address(settings.base_url)}",
+            library=f"{api.name} at {parse_address(settings.base_url, settings.default_path)}",
             marker_tokens=MARKERS,
         )
         if load.is_outline:
@@ -88,7 +88,7 @@ def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
                 partial(
                     http.exchange.RemoteConnections,
                     *(remote, settings),
-                    key=key,
+                    headers=api.headers(key),
                     tls=tls,
                     errors=api.errors,
                 ),
@@ -157,7 +157,7 @@ def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | 
     """
     from inferd.worker.remote.network import tls_context  # noqa: PLC0415  # an extra
 
-    remote = parse_address(settings.base_url)
+    remote = parse_address(settings.base_url, settings.default_path)
     if remote.is_name:
         with suppress(OSError):  # a remote that cannot be reached stops no start
             socket.getaddrinfo(remote.host, remote.port, type=socket.SOCK_STREAM)

@@ -41,6 +41,10 @@ class EventSplitter:
                 yield from self._read(bytes(line).removesuffix(b"\r"))
         self._check(len(self._rest))
 
+    def finish(self) -> Iterator[bytes]:
+        """Yield nothing: an event that has not ended is none."""
+        yield from ()
+
     def _read(self, line: bytes) -> Iterator[bytes]:
         self._check(len(line))
         if not line:

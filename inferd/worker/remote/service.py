@@ -1,23 +1,23 @@
 """The worker's tasks: one reads messages, and one for each job asks the remote."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
+from itertools import groupby
 from typing import Generic, TypeVar
 
 import trio
 
-from inferd.backend.job import GenerateJob, Job
+from inferd.backend.job import GenerateJob, Job, media_of
 from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.kinds.remote_limits import (
     LAST_READ_S,
-    PROMPT_BYTES_PER_TOKEN,
     STEP_PIECES,
     TRIAL_S,
 )
 from inferd.ipc.worker import (
     Availability,
     Drop,
-    Failed,
+    Ended,
     FromWorker,
     Heartbeat,
     Prepare,
@@ -27,13 +27,28 @@ from inferd.ipc.worker import (
     Run,
     Step,
 )
+from inferd.wire.responses import Usage
 from inferd.worker.backend import RefusedError
 from inferd.worker.channel import close_fds
-from inferd.worker.remote.api import RemoteApi
+from inferd.worker.remote.api import (
+    Piece,
+    RemoteApi,
+    RemoteRequest,
+    StreamReader,
+    TokenPiece,
+)
 from inferd.worker.remote.breaker import Breaker
 from inferd.worker.remote.channel import AsyncChannel
 from inferd.worker.remote.exchange import RemoteConnections
 from inferd.worker.remote.failure import RemoteError
+from inferd.worker.remote.job_translation import (
+    count_text_bytes,
+    read_document,
+    refuse_media,
+    write_request,
+)
+from inferd.worker.remote.media import read_media
+from inferd.worker.remote.token_estimate import TokenEstimate
 
 S = TypeVar("S", bound=RemoteSettings)
 
@@ -41,12 +56,14 @@ S = TypeVar("S", bound=RemoteSettings)
 class _Question:
     """A job that is prepared, and may run."""
 
-    def __init__(self, job: GenerateJob, body: bytes, n_ctx: int | None) -> None:
+    def __init__(
+        self, job: Job, request: RemoteRequest, *, n_bytes: int, prompt_tokens: int
+    ) -> None:
         self.job = job
-        self.body = body
-        estimate = -(-len(body) // PROMPT_BYTES_PER_TOKEN)
-        # an estimate refuses nothing: whether the prompt fits, the remote says
-        self.prompt_tokens = estimate if n_ctx is None else min(estimate, n_ctx)
+        self.request = request
+        self.n_bytes = n_bytes
+        """Bytes of text, by which tokens are estimated; 0 if there is more than text."""
+        self.prompt_tokens = prompt_tokens
         self.scope = trio.CancelScope()
 
 
@@ -82,9 +99,12 @@ class RemoteService(Generic[S]):
         self._key = key
         self._questions: dict[int, _Question] = {}
         self._running: set[int] = set()
+        self._reading: set[int] = set()
         self._breaker = Breaker()
         self._reason = ""
         self._opened = trio.Event()
+        self._estimate = TokenEstimate()
+        self._media_readers = trio.CapacityLimiter(1)
 
     async def serve(self) -> None:
         """Serve until the daemon closes its end."""
@@ -93,8 +113,11 @@ class RemoteService(Generic[S]):
             nursery.start_soon(self._beat)
             nursery.start_soon(self._report_suspensions)
             async for message, fds in self._channel.receive_all():
-                close_fds(fds)
-                await self._handle(message, nursery, exchange)
+                if fds and isinstance(message, Prepare):
+                    self._reading.add(message.ticket)
+                    nursery.start_soon(self._prepare_media, message, fds)
+                else:
+                    await self._handle(message, nursery, exchange)
             nursery.cancel_scope.cancel()
 
     async def _handle(
@@ -105,26 +128,56 @@ class RemoteService(Generic[S]):
     ) -> None:
         match message:
             case Prepare(ticket=ticket, job=job):
-                await self._channel.send(self._prepare(ticket, job))
+                await self._channel.send(self._prepare(ticket, job, ()))
             case Run(ticket=ticket) if question := self._questions.get(ticket):
                 self._running.add(ticket)
                 nursery.start_soon(self._run, ticket, question, exchange)
             case Drop(ticket=ticket):
+                self._reading.discard(ticket)
                 if (question := self._questions.pop(ticket, None)) is not None:
                     question.scope.cancel()
             case _:
                 pass  # a job that is to be paused goes on, and none has media that grow
 
-    def _prepare(self, ticket: int, job: Job) -> PromptReady | Refused | Failed:
-        if not isinstance(job, GenerateJob):
-            return Failed(ticket=ticket, reason="not what this backend can do")
+    async def _prepare_media(self, message: Prepare, fds: tuple[int, ...]) -> None:
+        """Read the media of a job, and prepare it."""
         try:
-            body = self._api.write_request(self._settings, job)
+            refuse_media(self._settings, message.job)
+            media = await trio.to_thread.run_sync(
+                read_media, message.job, fds, limiter=self._media_readers
+            )
+        except RefusedError as error:
+            reply: PromptReady | Refused = Refused(
+                ticket=message.ticket, reason=str(error)
+            )
+        else:
+            reply = self._prepare(message.ticket, message.job, media)
+        finally:
+            close_fds(fds)
+        if message.ticket not in self._reading:  # it was dropped meanwhile
+            self._questions.pop(message.ticket, None)
+        self._reading.discard(message.ticket)
+        await self._channel.send(reply)
+
+    def _prepare(
+        self, ticket: int, job: Job, media: Sequence[bytes]
+    ) -> PromptReady | Refused:
+        try:
+            request = write_request(self._api, self._settings, job, media)
         except RefusedError as error:
             return Refused(ticket=ticket, reason=str(error))
-        question = _Question(job, body, self._settings.n_ctx)
-        self._questions[ticket] = question
-        return PromptReady(ticket=ticket, prompt_tokens=question.prompt_tokens)
+        n_bytes = count_text_bytes(request, job, media)
+        estimate = self._estimate.tokens(n_bytes)
+        # an estimate refuses nothing: whether the prompt fits, the remote says
+        n_ctx = self._settings.n_ctx
+        prompt_tokens = estimate if n_ctx is None else min(estimate, n_ctx)
+        self._questions[ticket] = _Question(
+            job,
+            request,
+            n_bytes=0 if media_of(job) else n_bytes,
+            prompt_tokens=prompt_tokens,
+        )
+        return PromptReady(ticket=ticket, prompt_tokens=prompt_tokens, is_estimate=True)
 
     async def _run(
         self, ticket: int, question: _Question, exchange: RemoteConnections
@@ -183,34 +236,73 @@ class RemoteService(Generic[S]):
     async def _answer(
         self, ticket: int, question: _Question, exchange: RemoteConnections
     ) -> None:
-        reader = self._api.make_reader(
-            self._settings, ticket, question.job, question.prompt_tokens
+        match question.job:
+            case GenerateJob(max_tokens=0) as job:
+                await self._count(ticket, job, question, exchange)
+            case GenerateJob() as job if self._api.chat is not None:
+                reader = self._api.chat.make_reader(
+                    self._settings, ticket, job, question.prompt_tokens
+                )
+                await self._stream(ticket, question, reader, exchange)
+            case _:
+                await self._read_whole(ticket, question, exchange)
+
+    async def _count(
+        self,
+        ticket: int,
+        job: GenerateJob,
+        question: _Question,
+        exchange: RemoteConnections,
+    ) -> None:
+        """Count the tokens of a prompt that is not to be answered, or estimate them."""
+        counting = self._api.counting
+        request = None if counting is None else counting.write(self._settings, job)
+        if counting is None or request is None:
+            usage = Usage(question.prompt_tokens, 0, is_estimate=True)
+        else:
+            body = await _read_document(exchange, request)
+            n_tokens = counting.read(body)
+            self._estimate.note(question.n_bytes, n_tokens)
+            usage = Usage(n_tokens, 0)
+        ended = Ended(ticket=ticket, stop_reason="length", usage=usage)
+        await self._end(ticket, Step(ended=[ended]))
+
+    async def _read_whole(
+        self, ticket: int, question: _Question, exchange: RemoteConnections
+    ) -> None:
+        body = await _read_document(exchange, question.request)
+        *messages, last = read_document(
+            self._api, self._settings, ticket, question.job, body
         )
+        for message in messages:
+            await self._channel.send(message)
+        await self._end(ticket, last)
+
+    async def _stream(
+        self,
+        ticket: int,
+        question: _Question,
+        reader: StreamReader,
+        exchange: RemoteConnections,
+    ) -> None:
         async with (
-            exchange.stream_events(self._api.chat_path, question.body) as (
-                events,
-                deadline,
-            ),
-            aclosing(events),
+            exchange.ask(question.request) as (parts, deadline),
+            aclosing(parts),
         ):
-            async for data in events:
+            async for data in parts:
                 n_before = reader.n_pieces
                 pieces = reader.read(data)
                 if reader.n_pieces > n_before:
                     deadline.token_received()
-                for start in range(0, len(pieces), STEP_PIECES):
-                    batch = pieces[start : start + STEP_PIECES]
-                    await self._channel.send(
-                        Step(pieces=[(ticket, piece) for piece in batch])
-                    )
+                for step in _steps(ticket, pieces):
+                    await self._channel.send(step)
                 if reader.is_over:
                     break
-            pieces, ended = reader.finish()
-            await self._end(
-                ticket,
-                Step(pieces=[(ticket, piece) for piece in pieces], ended=[ended]),
-            )
-            await _read_to_end(events)
+            last, ended = reader.finish()
+            if not ended.usage.is_estimate:
+                self._estimate.note(question.n_bytes, ended.usage.prompt_tokens)
+            await self._end(ticket, _step(ticket, last, ended))
+            await _read_to_end(parts)
 
     async def _end(self, ticket: int, message: FromWorker) -> None:
         """Send the end of a job, unless it was dropped meanwhile, or has ended."""
@@ -222,6 +314,37 @@ class RemoteService(Generic[S]):
         while True:
             await trio.sleep(self._heartbeat_s)
             await self._channel.send(Step(n_read=1) if self._running else Heartbeat())
+
+
+def _steps(ticket: int, pieces: Sequence[Piece]) -> Iterator[Step]:
+    """Make the messages of pieces; in each either all have log probabilities or none has."""
+    for start in range(0, len(pieces), STEP_PIECES):
+        batch = pieces[start : start + STEP_PIECES]
+        for _, run in groupby(batch, key=type):
+            yield _step(ticket, list(run))
+
+
+def _step(ticket: int, pieces: Sequence[Piece], *ended: Ended) -> Step:
+    return Step(
+        pieces=[
+            (ticket, each.piece if isinstance(each, TokenPiece) else each)
+            for each in pieces
+        ],
+        logprobs=[
+            (ticket, each.logprob) for each in pieces if isinstance(each, TokenPiece)
+        ],
+        ended=[*ended],
+    )
+
+
+async def _read_document(exchange: RemoteConnections, request: RemoteRequest) -> bytes:
+    """Read an answer of one document.
+
+    Raises:
+        RemoteError: the request failed.
+    """
+    async with exchange.ask(request) as (parts, _), aclosing(parts):
+        return b"".join([part async for part in parts])
 
 
 async def _read_to_end(events: AsyncGenerator[bytes, None]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from inferd.backend.job import GenerateJob
 from inferd.ipc.worker import Ended
@@ -189,10 +189,13 @@ class AnswerReader:
         prompt_tokens = _plausible(usage.prompt_tokens, self._prompt_tokens, most)
         n_pieces = self._writer.n_pieces
         details = usage.prompt_tokens_details or _CachedTokens()
+        counts = (usage.prompt_tokens, usage.completion_tokens)
+        is_counted = all(each is not None and each >= 0 for each in counts)
         return Usage(
             prompt_tokens,
             _plausible(usage.completion_tokens, n_pieces, most - prompt_tokens),
             _plausible(details.cached_tokens, 0, prompt_tokens),
+            is_estimate=UNSET if is_counted else True,
         )
 
 

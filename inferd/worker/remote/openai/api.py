@@ -5,7 +5,7 @@ from typing import Final
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.job import GenerateJob
 from inferd.config.kinds.openai import OpenAiSettings
-from inferd.worker.remote.api import ErrorReader, RemoteApi
+from inferd.worker.remote.api import Chat, ErrorReader, RemoteApi, bearer
 from inferd.worker.remote.openai.answer import AnswerReader
 from inferd.worker.remote.openai.errors import error_in_answer, error_of_status
 from inferd.worker.remote.openai.request import write_request
@@ -41,9 +41,8 @@ def make_reader(
 
 OPENAI_API: Final = RemoteApi(
     name="OpenAI's API",
-    chat_path="/chat/completions",
-    write_request=write_request,
-    make_reader=make_reader,
+    headers=bearer,
+    chat=Chat(write=write_request, make_reader=make_reader),
     errors=ErrorReader(error_of_status, error_in_answer),
     capabilities=capabilities,
 )

@@ -10,6 +10,7 @@ from inferd.backend.job import GenerateJob, Sampling, ToolChoice, Turn
 from inferd.config.kinds.openai import OpenAiSettings
 from inferd.limits.protocol import DEFAULT_TOP_K
 from inferd.worker.backend import RefusedError
+from inferd.worker.remote.api import AnswerForm, RemoteRequest
 
 _Json = dict[str, object]
 STRUCTURE_NAME: Final = "answer"
@@ -18,8 +19,8 @@ STRUCTURE_NAME: Final = "answer"
 
 def write_request(
     settings: OpenAiSettings, job: GenerateJob, images: Sequence[bytes] = ()
-) -> bytes:
-    """Write the body of a request for a streamed answer.
+) -> RemoteRequest:
+    """Write the request for a streamed answer.
 
     Stop strings are not in it: the daemon finds them, and ends the request there.
 
@@ -51,7 +52,8 @@ def write_request(
         }
     if settings.thinking_switch:
         body["chat_template_kwargs"] = {"enable_thinking": job.thinks}
-    return msgspec.json.encode(body)
+    data = msgspec.json.encode(body)
+    return RemoteRequest("/chat/completions", data, AnswerForm.EVENTS)
 
 
 def _check(settings: OpenAiSettings, job: GenerateJob) -> None:
@@ -67,7 +69,6 @@ def _check(settings: OpenAiSettings, job: GenerateJob) -> None:
         "prefill_only": job.prefill_only,
         # what the remote keeps of prompts is its own affair
         "cache": job.cache != "auto",
-        "max_tokens 0": job.max_tokens == 0,
     }
     for field, is_asked in unsupported.items():
         if is_asked:

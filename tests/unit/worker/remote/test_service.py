@@ -33,6 +33,7 @@ from inferd.limits.engine import (
     MAX_IPC_MESSAGE_BYTES,
 )
 from inferd.worker.channel import ReceivedMessage
+from inferd.worker.remote.api import RemoteRequest
 from inferd.worker.remote.exchange import AnswerDeadline
 from inferd.worker.remote.openai.api import OPENAI_API
 from inferd.worker.remote.service import RemoteService
@@ -78,7 +79,7 @@ class _Exchange:
         self._events = events
 
     @asynccontextmanager
-    async def stream_events(self, _path: str, _body: bytes):
+    async def ask(self, _request: RemoteRequest):
         with trio.CancelScope() as scope:
             yield self._read(), AnswerDeadline(self._settings, scope)
         assert not scope.cancelled_caught, "too slow"
@@ -146,7 +147,7 @@ async def test_a_job_that_is_dropped_before_it_has_begun_ends_nothing_else(
 async def test_an_estimate_that_exceeds_the_context_refuses_nothing(autojump_clock):
     long = job(turns=[Turn("user", "x" * 4000)])
     sent = await served([prepare(1, long), Run(ticket=1)], n_ctx=100)
-    assert sent[0] == PromptReady(ticket=1, prompt_tokens=100)
+    assert sent[0] == PromptReady(ticket=1, prompt_tokens=100, is_estimate=True)
 
 
 async def test_a_long_call_is_no_stall(autojump_clock):

@@ -75,12 +75,16 @@ RECORDED = [
 
 def test_a_recorded_beginning_is_read_whose_first_content_is_null():
     pieces, end = read(*RECORDED, chunk(reason="length"))
-    assert (pieces, end.stop_reason, end.usage) == ([b"B"], "length", Usage(3, 1, 0))
+    assert (pieces, end.stop_reason, end.usage) == (
+        [b"B"],
+        "length",
+        Usage(3, 1, is_estimate=True),
+    )
 
 
 def test_an_answer_without_counts_has_those_of_here():
     _, end = read(chunk("a"), chunk("b", reason="length"))
-    assert (end.stop_reason, end.usage) == ("length", Usage(3, 2, 0))
+    assert (end.stop_reason, end.usage) == ("length", Usage(3, 2, is_estimate=True))
 
 
 @pytest.mark.parametrize(

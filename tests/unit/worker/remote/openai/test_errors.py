@@ -13,12 +13,9 @@ import pytest
 
 from inferd.config.kinds.remote_limits import MAX_REASON_CHARS
 from inferd.ipc.worker import Overflow
+from inferd.worker.remote.errors import retry_after_ms
 from inferd.worker.remote.failure import NO_KEY, RemoteError, quote
-from inferd.worker.remote.openai.errors import (
-    error_in_answer,
-    error_of_status,
-    retry_after_ms,
-)
+from inferd.worker.remote.openai.errors import error_in_answer, error_of_status
 
 OVERFLOWS = [
     (
@@ -129,9 +126,9 @@ def test_numbers_that_contradict_each_other_are_no_overflow(numbers):
         (307, "redirects", False, True),
         (400, "refuses it: no", True, False),
         (401, r"refuses the key \(HTTP 401\)$", False, True),
-        (402, "quota", False, True),
+        (402, "quota", False, False),
         (403, r"refuses the key \(HTTP 403\)$", False, True),
-        (404, "no such model or address: no", False, True),
+        (404, "no such model or address as is configured: no", False, False),
         (429, "rate limit is reached$", False, False),
         (500, r"failed \(HTTP 500\): no", False, True),
         (503, r"failed \(HTTP 503\): no", False, True),

@@ -10,7 +10,7 @@ from tests.unit.worker.remote.openai.jobs import TOOL, job, sampling, settings
 
 
 def body(job, **fields) -> Frame:
-    found: Frame = msgspec.json.decode(write_request(settings(**fields), job))
+    found: Frame = msgspec.json.decode(write_request(settings(**fields), job).body)
     return found
 
 
@@ -84,7 +84,6 @@ def test_reasoning_is_switched_where_the_server_can(thinks):
         ({"stop_token_ids": (1,)}, "stop_token_ids"),
         ({"n_alternatives": 1}, "logprobs"),
         ({"prefill_only": True}, "prefill_only"),
-        ({"max_tokens": 0}, "max_tokens 0"),
         ({"structure": Structure(kind="regex", source="a")}, "response_format.pattern"),
     ],
 )

@@ -1,0 +1,36 @@
+"""Requests that do not fit into a remote's context, as servers say it in their words."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from inferd.ipc.worker import Overflow
+from inferd.worker.remote.errors import overflow_of
+
+
+class OverflowPattern(NamedTuple):
+    """How a server says that a request does not fit into the context."""
+
+    server: str
+    pattern: re.Pattern[str]
+    """With the groups ``n_ctx``, and ``prompt``, or ``total`` for prompt and answer."""
+
+
+def overflow_pattern(server: str, text: str) -> OverflowPattern:
+    """Make a pattern, in which case does not matter."""
+    return OverflowPattern(server, re.compile(text, re.IGNORECASE))
+
+
+def find_overflow(message: str, patterns: Iterable[OverflowPattern]) -> Overflow | None:
+    """Find by how much a request is too long; ``None`` if the error is another one."""
+    for each in patterns:
+        if found := each.pattern.search(message):
+            numbers = {
+                name: int(digits[:12])
+                for name, digits in found.groupdict().items()
+                if digits
+            }
+            prompt = numbers["prompt"]
+            total = numbers.get("total", prompt + 1)
+            return overflow_of(prompt, total, numbers["n_ctx"])
+    return None
