@@ -13,7 +13,7 @@ import trio
 
 from inferd.config.kinds.remote_address import parse_address
 from inferd.sandbox import landlock
-from inferd.worker.remote.network import (
+from inferd.worker.remote.http.network import (
     ConfiguredNetwork,
     RefusedAddressError,
     tls_context,

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, Struct
 
 from inferd.bridge.recordings.form import FILE, Form
-from inferd.bridge.recordings.languages import language_code
 from inferd.bridge.translation.generated import GeneratedAnswer
 from inferd.bridge.translation.media import EncodedMedium
 from inferd.bridge.translation.question import Asked, Question
 from inferd.client.transcripts import Transcript, TranscriptSegment, segment_of
 from inferd.limits.bridge import SOUND_TOKENS_PER_S
 from inferd.wire.blocks import AudioBlock, Block, BlocksRequest, Message, TextBlock
+from inferd.wire.languages import language_code
 from inferd.wire.responses import BlockFrame, UsageV2
 
 Temperature = Annotated[float, Meta(ge=0, le=2)]

@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Meta
 
 from inferd.bridge.recordings.form import Form, read_form
-from inferd.bridge.recordings.languages import language_name
 from inferd.bridge.recordings.transcript import (
     FILE_FORMATS,
     FinishedTranscript,
@@ -21,6 +20,7 @@ from inferd.bridge.translation.question import Asked, Question
 from inferd.bridge.whisper.tables import INFERENCE, TRUE
 from inferd.client.transcripts import FORMATS, TranscriptSegment, has_text
 from inferd.limits.protocol import U32_MAX
+from inferd.wire.languages import language_name
 
 Flag = Literal["true", "1", "yes", "y", "false", "0", "no", "n"]
 _WORD_LENGTH: Final = 1

@@ -141,7 +141,8 @@ def _import_http(kind: BackendKind[S]) -> _Http:
         LoadError: the extra is not installed.
     """
     try:
-        from inferd.worker.remote import exchange, service  # noqa: PLC0415  # an extra
+        from inferd.worker.remote import service  # noqa: PLC0415  # an extra
+        from inferd.worker.remote.http import exchange  # noqa: PLC0415  # an extra
     except ModuleNotFoundError as error:
         text = f"kind {kind.name} needs the package {error.name}"
         command = "pip install 'inferd[remote]'; in a checkout: make setup"
@@ -155,7 +156,7 @@ def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | 
     Raises:
         LoadError: the certificates cannot be read.
     """
-    from inferd.worker.remote.network import tls_context  # noqa: PLC0415  # an extra
+    from inferd.worker.remote.http.network import tls_context  # noqa: PLC0415  # an extra
 
     remote = parse_address(settings.base_url, settings.default_path)
     if remote.is_name:

@@ -39,8 +39,8 @@ from inferd.worker.remote.api import (
 )
 from inferd.worker.remote.breaker import Breaker
 from inferd.worker.remote.channel import AsyncChannel
-from inferd.worker.remote.exchange import RemoteConnections
 from inferd.worker.remote.failure import RemoteError
+from inferd.worker.remote.http.exchange import RemoteConnections
 from inferd.worker.remote.job_translation import (
     count_text_bytes,
     read_document,

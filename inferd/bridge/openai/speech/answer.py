@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from inferd.bridge.recordings.languages import language_name
 from inferd.bridge.recordings.transcript import (
     FILE_FORMATS,
     FinishedTranscript,
@@ -16,6 +15,7 @@ from inferd.bridge.recordings.transcript import (
 )
 from inferd.bridge.translation.sse import event
 from inferd.client.transcripts import FORMATS, TranscriptSegment
+from inferd.wire.languages import language_name
 from inferd.wire.responses import UsageV2
 
 SENTENCE_ENDS: Final = (

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from msgspec import Struct, field
 
 from inferd.bridge.recordings.form import Form, read_form
-from inferd.bridge.recordings.languages import LANGUAGE_NAMES, language_code
+from inferd.wire.languages import LANGUAGE_NAMES, language_code
 from inferd.bridge.recordings.transcript import Temperature
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable, honoured, ignored, refused

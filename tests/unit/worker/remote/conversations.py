@@ -29,8 +29,8 @@ from inferd.output.stops import StopMatcher
 from inferd.wire.responses import StopReason, Usage
 from inferd.worker.remote.api import AnswerForm, Chat, Piece, RemoteApi, S, TokenPiece
 from inferd.worker.remote.failure import RemoteError
-from inferd.worker.remote.json_lines import JsonLineSplitter
-from inferd.worker.remote.server_sent_events import EventSplitter
+from inferd.worker.remote.http.json_lines import JsonLineSplitter
+from inferd.worker.remote.http.server_sent_events import EventSplitter
 
 MAX_PART_BYTES: Final = 2**20
 ADD: Final = ToolSpec(
@@ -80,8 +80,10 @@ class Conversation(NamedTuple):
     outcome: Outcome
 
 
-def _job(*turns: Turn, max_tokens: int = 100, **fields) -> GenerateJob:
-    sampling = Sampling(temperature=0.0, top_p=None, top_k=None, seed=1)
+def _job(
+    *turns: Turn, max_tokens: int = 100, temperature: float | None = 0.0, **fields
+) -> GenerateJob:
+    sampling = Sampling(temperature=temperature, top_p=None, top_k=None, seed=1)
     return GenerateJob(
         turns=[*turns], max_tokens=max_tokens, sampling=sampling, **fields
     )
@@ -101,7 +103,7 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         Outcome([Text('{"n": 3}')], structure_complete=True),
     ),
     "thinking": Conversation(
-        _job(Turn("user", "What is 1 + 2?"), thinks=True),
+        _job(Turn("user", "What is 1 + 2?"), thinks=True, temperature=None),
         Outcome([Thinking("One and two."), Text("3")]),
     ),
     "stop": Conversation(
@@ -129,7 +131,9 @@ def replay(api: RemoteApi[S], settings: S, name: str, folder: Path) -> Outcome:
     first, *lines = head.decode().splitlines()
     status, media_type = first.split()
     if status != "200":
-        headers = {k.lower(): v.strip() for k, _, v in (x.partition(":") for x in lines)}
+        headers = {
+            k.lower(): v.strip() for k, _, v in (x.partition(":") for x in lines)
+        }
         error = api.errors.of_status(int(status), headers, body, 0.0)
         return Outcome(overflow=error.overflow)
     assert media_type == request.form.value

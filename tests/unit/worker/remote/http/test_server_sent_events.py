@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.worker.remote.failure import RemoteError
-from inferd.worker.remote.server_sent_events import EventSplitter
+from inferd.worker.remote.http.server_sent_events import EventSplitter
 
 TEXTS = st.binary(min_size=1, max_size=20).filter(lambda b: not set(b) & {10, 13})
 

@@ -20,9 +20,9 @@ from inferd.config.kinds.remote_limits import (
 )
 from inferd.worker.remote.api import AnswerForm, ErrorReader, RemoteRequest
 from inferd.worker.remote.failure import RemoteError
-from inferd.worker.remote.json_lines import JsonLineSplitter
-from inferd.worker.remote.network import ConfiguredNetwork, RefusedAddressError
-from inferd.worker.remote.server_sent_events import EventSplitter
+from inferd.worker.remote.http.json_lines import JsonLineSplitter
+from inferd.worker.remote.http.network import ConfiguredNetwork, RefusedAddressError
+from inferd.worker.remote.http.server_sent_events import EventSplitter
 
 _OK: Final = 200
 
