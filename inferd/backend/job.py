@@ -54,6 +54,8 @@ class Sampling(Struct, frozen=True, kw_only=True):
     """0 keeps all tokens."""
     seed: int
     """0 to 2**32 - 2."""
+    seed_given: bool = False
+    """Whether the request has it; else it was drawn."""
     min_p: float | None = None
     """0 to 1; 0 keeps all tokens."""
     repeat_penalty: float = 1.0

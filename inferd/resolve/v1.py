@@ -75,6 +75,7 @@ def _sampling(request: GenerateRequest, seed: int) -> Sampling:
         top_k=DEFAULT_TOP_K if top_k is None else top_k,
         min_p=0.0,
         seed=seed_of(request.seed, drawn=seed),
+        seed_given=request.seed is not None,
     )
 
 

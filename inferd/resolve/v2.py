@@ -151,4 +151,5 @@ def _sampling(request: BlocksRequest, seed: int) -> Sampling:
         frequency_penalty=given.get("frequency_penalty", 0.0),
         logit_bias=biases_of(request.logit_bias),
         seed=seed_of(request.seed, drawn=seed),
+        seed_given=request.seed is not None,
     )

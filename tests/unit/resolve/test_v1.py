@@ -43,6 +43,7 @@ def test_a_zero_that_was_asked_for_is_no_default():
     job = resolve(max_tokens=0, temperature=0.0, top_k=0, seed=0).job
     assert (job.max_tokens, job.sampling.temperature) == (0, 0)
     assert (job.sampling.top_k, job.sampling.seed) == (0, 0)
+    assert (job.sampling.seed_given, SAMPLING.seed_given) == (True, False)
 
 
 @settings(max_examples=50)

@@ -93,7 +93,7 @@ def test_every_option_is_passed_on():
         turns=[Turn("user", "hi")],
         max_tokens=8,
         min_tokens=2,
-        sampling=Sampling(**NUMBERS, logit_bias={5: -100.0}),
+        sampling=Sampling(**NUMBERS, seed_given=True, logit_bias={5: -100.0}),
         stops=("x",),
         stop_token_ids=(2,),
         n_alternatives=20,
@@ -107,7 +107,7 @@ def test_every_option_is_passed_on():
 def test_a_zero_that_was_asked_for_is_no_default():
     zeros: dict[str, Any] = {"temperature": 0.0, "top_k": 0, "min_p": 0.0, "seed": 0}
     job = resolve(**zeros, max_tokens=0, presence_penalty=0.0).job
-    assert job.sampling == Sampling(**zeros, top_p=None)
+    assert job.sampling == Sampling(**zeros, seed_given=True, top_p=None)
     assert (job.max_tokens, job.min_tokens) == (0, 0)
 
 
