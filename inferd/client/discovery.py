@@ -2,29 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
-from inferd.client.peer_check import UntrustedServerError
+from inferd.client.core.failures import NoDaemonError, UntrustedServerError
 from inferd.paths import client_directories
+
+__all__ = ["NoDaemonError", "backoff", "no_daemon_error", "socket_paths"]
 
 BACKOFF_MIN_S = 0.01
 BACKOFF_MAX_S = 0.5
-
-
-class NoDaemonError(Exception):
-    """No daemon accepts connections at any of the possible paths.
-
-    Attributes:
-        tried: the error at each path.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        tried: Mapping[Path, OSError | UntrustedServerError] = MappingProxyType({}),
-    ) -> None:
-        self.tried = tried
-        super().__init__(text)
 
 
 def socket_paths(leaf: str, directory: Path | None = None) -> list[Path]:

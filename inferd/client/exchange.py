@@ -15,6 +15,14 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from inferd.client.core.failures import (
+    ClientError,
+    ConnectionLostError,
+    ProtocolError,
+    RequestFailedError,
+    UnreadError,
+    failure_of,
+)
 from inferd.client.frames import ClientErrorFrame
 from inferd.errors import FrameTooLargeError, InvalidFrameError
 from inferd.wire.blocks import AudioAttachment, BlocksRequest
@@ -25,52 +33,28 @@ from inferd.wire.requests import CancelLine, Request
 from inferd.wire.responses import EmbeddingsFrame, Response, TerminalFrame
 from inferd.wire.speech import AppendLine
 
+__all__ = [
+    "APPEND_BYTES",
+    "ClientError",
+    "ClientSurface",
+    "ConnectionLostError",
+    "Exchange",
+    "ProtocolError",
+    "RequestFailedError",
+    "UnreadError",
+    "check_sound",
+    "embeddings_of",
+    "encode_line",
+    "open_attachment",
+    "with_options",
+]
+
 APPEND_BYTES: Final = 256 * 1024
 """Bytes of samples in one append line, 4 s of audio: a whole number of samples, and in
 base64 a third of what a daemon buffers of such lines."""
 
 Q = TypeVar("Q", bound=Request)
 A = TypeVar("A", bound=Response)
-
-
-class ClientError(Exception):
-    """A request could not be sent, or was not answered completely."""
-
-
-class RequestFailedError(ClientError):
-    """The daemon ended the request with an error frame.
-
-    Attributes:
-        frame: the error frame, with ``code``, ``message`` and their details.
-    """
-
-    def __init__(self, frame: ClientErrorFrame) -> None:
-        self.frame = frame
-        named = f"{frame.code.replace('_', ' ')}: "  # "invalid request: "
-        is_named = frame.message.startswith(named)
-        super().__init__(
-            frame.message if is_named else f"{frame.code}: {frame.message}"
-        )
-
-    @property
-    def code(self) -> str:
-        """The kind of failure: one of ``ErrorCode``, or a later daemon's."""
-        return self.frame.code
-
-
-class ConnectionLostError(ClientError):
-    """The connection ended before the terminal frame."""
-
-
-class UnreadError(ConnectionLostError):
-    """It ended before the daemon had read all that was sent, and without an answer.
-
-    A request behind which nothing was sent has not been computed.
-    """
-
-
-class ProtocolError(ClientError):
-    """The daemon sent a frame that this protocol does not allow."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +186,8 @@ class Exchange(Generic[Q, A]):
         """Return the next frame of the answer, or ``None`` if more bytes are needed.
 
         Raises:
-            RequestFailedError: it is an error frame, which ends the answer.
+            RequestFailedError: it is an error frame, which ends the answer; the class of
+                its code.
             ProtocolError: it is not a valid frame, or not for this request.
         """
         try:
@@ -235,7 +220,7 @@ class Exchange(Generic[Q, A]):
         if isinstance(answer, TerminalFrame):
             self._id = None
         if isinstance(answer, ClientErrorFrame):
-            raise RequestFailedError(answer)
+            raise failure_of(answer)
         return answer
 
 

@@ -17,33 +17,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from inferd.client.exchange import ClientError
+from inferd.client.core.failures import (
+    TRUST_VARIABLE,
+    ClientError,
+    UntrustedServerError,
+)
 from inferd.paths import SYSTEM_DIRECTORY
 from inferd.peer_credentials import ConnectedSocket, credentials_of, overflow_uid
 
-TRUST_VARIABLE: Final = "INFERD_TRUST_UID"
-"""The environment variable with additional trusted uids, separated by commas."""
+__all__ = [
+    "ROOT_UID",
+    "SERVICE_USER",
+    "TRUST_VARIABLE",
+    "PeerCheck",
+    "UntrustedServerError",
+    "trusted_uids_from",
+    "uid_of",
+]
+
 SERVICE_USER: Final = "inferd"
 """The user that runs the daemon in the units of ``systemd/``."""
 ROOT_UID: Final = 0
 
 _UID: Final = re.compile("[0-9]{1,10}")
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-
-
-class UntrustedServerError(ClientError):
-    """The user behind a socket or its directory is not trusted; nothing was sent.
-
-    Attributes:
-        path: of the socket.
-        uid: of the listening process, or of the owner of the directory or symlink.
-    """
-
-    def __init__(self, path: Path, uid: int, reason: str, hint: str = "") -> None:
-        self.path = path
-        self.uid = uid
-        hint = hint or f"To trust this uid, set {TRUST_VARIABLE}={uid}"
-        super().__init__(f"{path}: {reason}; nothing was sent. {hint}")
 
 
 @dataclass(frozen=True)
