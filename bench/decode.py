@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench.quiet import other_cpu_s
 from inferd.cli.commands.demo import private_daemon
-from inferd.client.sync import Client
+from inferd.client.sync import FrameClient
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.load import locate_model
 from inferd.wire.requests import ChatMessage, GenerateRequest
@@ -54,7 +54,7 @@ def main() -> int:
         subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as direct,
-        Client(Path(scratch) / "run") as client,
+        FrameClient(Path(scratch) / "run") as client,
     ):
         report(
             rounds=arguments.rounds,
@@ -108,7 +108,7 @@ def report(
     )
 
 
-def ask(client: Client, n_tokens: int) -> float:
+def ask(client: FrameClient, n_tokens: int) -> float:
     """Give the rate of one answer over the socket, in tokens/s after the first."""
     request = GenerateRequest(
         id="bench",

@@ -34,16 +34,16 @@ from inferd.wire.requests import ChatMessage, GenerateRequest
 request = GenerateRequest(messages=[ChatMessage("user", "{PROMPT}")])
 """
 _SYNC: Final = f"""{_ASK}
-from inferd.client.sync import Client
-with Client(timeout_s=2) as client:
+from inferd.client.sync import FrameClient
+with FrameClient(timeout_s=2) as client:
     list(client.generate(request))
 """
 _ASYNC: Final = f"""{_ASK}
 import trio
-from inferd.client.asynchronous import AsyncClient
+from inferd.client.asynchronous import AsyncFrameClient
 async def main():
     with trio.fail_after(2):
-        async with AsyncClient() as client:
+        async with AsyncFrameClient() as client:
             async for _ in client.generate(request):
                 pass
 trio.run(main)

@@ -15,8 +15,8 @@ from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
 from inferd.client.sync import (
     READY,
-    Client,
     ExchangeBounds,
+    FrameClient,
     command,
     connect,
     watch_status,
@@ -90,7 +90,7 @@ def configured_directory() -> Path | None:
 @contextmanager
 def open_client(
     directory: Path | None, wanted: str, surfaces: Sequence[Surface] = SURFACES
-) -> Iterator[Client]:
+) -> Iterator[FrameClient]:
     """Yield a client, and turn its errors into ``CommandError``.
 
     Args:
@@ -100,7 +100,7 @@ def open_client(
     """
     directory = directory or configured_directory()
     try:
-        with Client(directory) as client:
+        with FrameClient(directory) as client:
             yield client
     except NoDaemonError as error:
         raise _unserved(error, directory, wanted, surfaces) from error

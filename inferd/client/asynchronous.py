@@ -17,17 +17,17 @@ from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 from inferd.wire.status import AnyStatus
 
-__all__ = ["AsyncClient", "command", "connect", "watch_status"]
+__all__ = ["AsyncFrameClient", "command", "connect", "watch_status"]
 
 
-class AsyncClient:
-    """Client for a daemon's inference sockets; the trio version of ``sync.Client``.
+class AsyncFrameClient:
+    """FrameClient for a daemon's inference sockets; the trio version of ``sync.FrameClient``.
 
     Requests on different sockets may run concurrently, in a task each.
 
     Args:
         directory: of the sockets; ``None`` for the default ones.
-        trusted_uids: whose processes may answer, as for ``sync.Client``.
+        trusted_uids: whose processes may answer, as for ``sync.FrameClient``.
 
     Cancellation: cancelling any method aborts the request in progress on that socket by
     closing its connection; the next request reconnects. Closing the iterator of an answer

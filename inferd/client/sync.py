@@ -31,8 +31,8 @@ from inferd.wire.status import AnyStatus
 
 __all__ = [
     "READY",
-    "Client",
     "ExchangeBounds",
+    "FrameClient",
     "command",
     "connect",
     "wait_until_ready",
@@ -53,8 +53,8 @@ class ExchangeBounds(NamedTuple):
     """That are received."""
 
 
-class Client:
-    """Client for a daemon's inference sockets; one request at a time on each.
+class FrameClient:
+    """FrameClient for a daemon's inference sockets; one request at a time on each.
 
     It connects to a socket when that is first needed, and reconnects after an answer that
     was not read to its end. Methods raise:
@@ -226,7 +226,7 @@ def watch_status(
         directory: of the sockets; ``None`` for the default ones.
         timeout_s: seconds without data before ``TimeoutError``.
         bounds: of the whole exchange; ``None`` to watch for as long as the daemon runs.
-        trusted_uids: users whose processes may answer, as for ``Client``.
+        trusted_uids: users whose processes may answer, as for ``FrameClient``.
 
     Raises:
         NoDaemonError: nothing accepts connections there.
@@ -316,7 +316,7 @@ def wait_until_ready(
     Args:
         directory: of its sockets, which may not exist yet.
         timeout_s: seconds to wait at most.
-        trusted_uids: users whose processes may answer, as for ``Client``.
+        trusted_uids: users whose processes may answer, as for ``FrameClient``.
         on_status: called with every status.
         should_stop: polled; returns whether waiting has become pointless.
 

@@ -59,7 +59,7 @@ def nowhere(monkeypatch, tmp_path):
 
 def asked_in_turn(directory):
     """Do all that the blocking client can."""
-    with sync.Client(directory) as client:
+    with sync.FrameClient(directory) as client:
         yield lambda: list(client.generate(GENERATE))
         yield lambda: list(client.converse(CONVERSE))
         yield lambda: client.embed(EMBED)
@@ -70,7 +70,7 @@ def asked_in_turn(directory):
 
 async def ask_in_turn(directory):
     """Have all that the client on trio can do refused."""
-    async with asynchronous.AsyncClient(directory) as client:
+    async with asynchronous.AsyncFrameClient(directory) as client:
         for ask in (
             lambda: anext(client.generate(GENERATE)),
             lambda: anext(client.converse(CONVERSE)),
@@ -152,7 +152,7 @@ def test_whom_one_names_may_answer(nowhere, monkeypatch, allow):
     if allow == "variable":
         monkeypatch.setenv("INFERD_TRUST_UID", f"5,{STRANGER_UID}")
     with impostor(nowhere, *LEAVES) as seen:
-        with sync.Client(timeout_s=0.1, trusted_uids=named) as client:
+        with sync.FrameClient(timeout_s=0.1, trusted_uids=named) as client:
             with pytest.raises(TimeoutError):
                 list(client.generate(GENERATE))
     assert b"secret" in seen.heard

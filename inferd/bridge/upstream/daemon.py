@@ -26,7 +26,7 @@ from inferd.bridge.upstream.models import describe, list_models
 from inferd.bridge.upstream.plain_models import PlainModels
 from inferd.bridge.upstream.pool import ClientPool
 from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
-from inferd.client.asynchronous import AsyncClient, connect
+from inferd.client.asynchronous import AsyncFrameClient, connect
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError, UnreadError
 from inferd.surfaces import EMBED, RERANK, V2
@@ -131,7 +131,7 @@ class DaemonClient:
 
     async def _send_again(
         self,
-        client: AsyncClient,
+        client: AsyncFrameClient,
         question: Question,
         asked: AttachedRequest,
         principal: str,
@@ -161,7 +161,7 @@ class DaemonClient:
 
     async def _send_until_read(
         self,
-        client: AsyncClient,
+        client: AsyncFrameClient,
         request: DaemonRequest,
         principal: str,
         descriptors: Sequence[int],
@@ -184,7 +184,7 @@ class DaemonClient:
 
     def _send(
         self,
-        client: AsyncClient,
+        client: AsyncFrameClient,
         request: DaemonRequest,
         principal: str,
         descriptors: Sequence[int] = (),

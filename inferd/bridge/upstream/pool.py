@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferd.client.asynchronous import AsyncClient
+from inferd.client.asynchronous import AsyncFrameClient
 from inferd.limits.bridge import KEPT_CLIENTS
 
 
@@ -24,8 +24,8 @@ class ClientPool:
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
-        self._kept: list[AsyncClient] = []
-        self._running: set[AsyncClient] = set()
+        self._kept: list[AsyncFrameClient] = []
+        self._running: set[AsyncFrameClient] = set()
         self._is_closed = False
 
     def close(self) -> None:
@@ -35,9 +35,9 @@ class ClientPool:
             client.close()
 
     @contextmanager
-    def client(self) -> Iterator[AsyncClient]:
+    def client(self) -> Iterator[AsyncFrameClient]:
         """Give a client for one request; if the block raises, its connections are closed."""
-        client = self._kept.pop() if self._kept else AsyncClient(self._directory)
+        client = self._kept.pop() if self._kept else AsyncFrameClient(self._directory)
         self._running.add(client)
         is_whole = False
         try:

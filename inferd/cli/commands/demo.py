@@ -14,7 +14,7 @@ from typing import Final
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.sync import Client, wait_until_ready
+from inferd.client.sync import FrameClient, wait_until_ready
 from inferd.terminal import print_stderr, print_text
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, ProgressFrame, TokenFrame
@@ -99,7 +99,7 @@ def _ask(directory: Path, prompt: str) -> None:
     )
     sent_at = time.monotonic()
     first_at: float | None = None
-    with Client(directory) as client:
+    with FrameClient(directory) as client:
         for frame in client.generate(request):
             match frame:
                 case TokenFrame():

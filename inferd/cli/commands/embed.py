@@ -21,7 +21,7 @@ from inferd.cli.json_lines import (
 )
 from inferd.cli.numbers import int_range, u32
 from inferd.client.exchange import RequestFailedError, embeddings_of
-from inferd.client.sync import Client
+from inferd.client.sync import FrameClient
 from inferd.limits.protocol import MAX_EMBED_INPUTS
 from inferd.wire.requests import EmbedRequest
 
@@ -100,7 +100,7 @@ def batches(texts: Iterable[InputText], n_texts: int) -> Iterator[list[InputText
 
 
 def _embed(
-    client: Client, batch: Sequence[InputText], arguments: argparse.Namespace
+    client: FrameClient, batch: Sequence[InputText], arguments: argparse.Namespace
 ) -> list[list[float]]:
     request = EmbedRequest(
         id=arguments.id,

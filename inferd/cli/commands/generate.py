@@ -24,7 +24,7 @@ from inferd.client.frames import (
     TextAnswer,
 )
 from inferd.client.media.errors import MediaError, MissingExtraError
-from inferd.client.sync import Client
+from inferd.client.sync import FrameClient
 from inferd.models.embedded import CHAT, CHAT_DEFAULTS, EMBEDDED_PREFIX
 from inferd.terminal import print_json, print_line, print_stderr, print_text
 from inferd.wire.blocks import (
@@ -147,7 +147,7 @@ def _use_sample_defaults(arguments: argparse.Namespace) -> None:
 
 
 def _ask(
-    client: Client, prompt: str, media: Attachments, arguments: argparse.Namespace
+    client: FrameClient, prompt: str, media: Attachments, arguments: argparse.Namespace
 ) -> Iterator[TextAnswer | BlocksAnswer]:
     """Send the request; over v2 if it has media, which v1 lacks."""
     if not arguments.media:

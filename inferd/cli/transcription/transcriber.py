@@ -11,7 +11,7 @@ from inferd.client.exchange import ClientError
 from inferd.client.frames import BlocksAnswer, ClientBlocksDone
 from inferd.client.media.sound import BYTES_PER_S, SAMPLE_RATE_HZ
 from inferd.client.memfd import Memfd
-from inferd.client.sync import Client
+from inferd.client.sync import FrameClient
 from inferd.client.transcripts import (
     Transcript,
     TranscriptSegment,
@@ -41,7 +41,7 @@ class Transcriber:
 
     def __init__(
         self,
-        client: Client,
+        client: FrameClient,
         make_request: Callable[[AudioAttachment], BlocksRequest],
         destination: Destination,
     ) -> None:

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from inferd.client.asynchronous import (
-    AsyncClient,
+    AsyncFrameClient,
     command,
     connect,
     watch_status,
@@ -96,14 +96,14 @@ def infer(directory: Path) -> Path:
 async def test_an_answer_is_its_frames_with_done_last(short_dir, autojump_clock):
     answer = [token("Hel"), token("lo"), done("Hello")]
     async with listening(infer(short_dir), answers(answer)):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             assert await contents(client, request()) == ["Hel", "lo", "Hello"]
 
 
 async def test_a_connection_serves_one_request_after_another(short_dir, autojump_clock):
     dialogue = answers([done("a", "first")], [done("b", "second")])
     async with listening(infer(short_dir), dialogue):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             assert await contents(client, request("first")) == ["a"]
             assert await contents(client, request("second")) == ["b"]
 
@@ -113,7 +113,7 @@ async def test_an_error_frame_is_raised_behind_the_frames_before_it(
 ):
     answer = [token("Hel"), failure("queue_full")]
     async with listening(infer(short_dir), answers(answer)):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             frames = client.generate(request())
             assert isinstance(await anext(frames), TokenFrame)
             with pytest.raises(RequestFailedError) as caught:
@@ -125,7 +125,7 @@ async def test_a_daemon_that_closes_in_mid_answer_lost_the_connection(
     short_dir, autojump_clock
 ):
     async with listening(infer(short_dir), answers([token("a")])):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             with pytest.raises(ConnectionLostError):
                 await contents(client, request())
 
@@ -134,7 +134,10 @@ async def test_a_daemon_that_resets_the_connection_lost_it(short_dir, autojump_c
     async def leave(stream: trio.SocketStream) -> None:
         await stream.receive_some(1)  # the rest is not read, so closing resets
 
-    async with listening(infer(short_dir), leave), AsyncClient(short_dir) as client:
+    async with (
+        listening(infer(short_dir), leave),
+        AsyncFrameClient(short_dir) as client,
+    ):
         with pytest.raises(ConnectionLostError):
             await contents(client, request())
 
@@ -143,7 +146,7 @@ async def test_a_daemon_that_closes_between_requests_lost_the_connection(
     short_dir, autojump_clock
 ):
     async with listening(infer(short_dir), answers([done("a")])):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             assert await contents(client, request()) == ["a"]
             await trio.testing.wait_all_tasks_blocked()
             with pytest.raises(ConnectionLostError):
@@ -152,7 +155,10 @@ async def test_a_daemon_that_closes_between_requests_lost_the_connection(
 
 async def test_frames_before_the_daemon_closes_are_read(short_dir, autojump_clock):
     refusal = says(failure("queue_full", request_id=""))
-    async with listening(infer(short_dir), refusal), AsyncClient(short_dir) as client:
+    async with (
+        listening(infer(short_dir), refusal),
+        AsyncFrameClient(short_dir) as client,
+    ):
         with pytest.raises(RequestFailedError) as caught:
             await contents(client, request())
     assert caught.value.code == ErrorCode.QUEUE_FULL
@@ -160,7 +166,7 @@ async def test_frames_before_the_daemon_closes_are_read(short_dir, autojump_cloc
 
 async def test_a_frame_for_another_request_is_refused(short_dir, autojump_clock):
     async with listening(infer(short_dir), answers([done("a", "not ours")])):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             with pytest.raises(ProtocolError, match="not ours"):
                 await contents(client, request())
 
@@ -179,7 +185,7 @@ async def test_leaving_closes_every_connection(short_dir, autojump_clock):
         listening(infer(short_dir), listen(done("a"))),
         listening(short_dir / "infer.embed.sock", listen(EMBEDDINGS)),
     ):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             await contents(client, request())
             await client.embed(TEXTS)
         await trio.testing.wait_all_tasks_blocked()
@@ -204,14 +210,14 @@ async def test_a_conversation_is_answered_in_blocks(short_dir, autojump_clock):
     end = done("", usage=usage, stop_reason="end_turn")
     asked = BlocksRequest(id="r", messages=[Message("user", [TextBlock("hello")])])
     async with listening(short_dir / "infer.v2.sock", answers([delta, end])):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             frames = [type(each).__name__ async for each in client.converse(asked)]
     assert frames == ["BlockFrame", "ClientBlocksDone"]
 
 
 async def test_texts_become_embeddings_which_can_be_read(short_dir, autojump_clock):
     async with listening(short_dir / "infer.embed.sock", answers([EMBEDDINGS])):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             frame = await client.embed(TEXTS)
     assert embeddings_of(frame) == [[1.0, 0.5], [0.0, 2.0]]
 
@@ -220,7 +226,7 @@ async def test_documents_are_ranked(short_dir, autojump_clock):
     ranked = ENCODED | {"type": "rerank", "results": [{"index": 1, "score": 3}]}
     asked = RerankRequest(id="r", query="q", documents=["a", "b"])
     async with listening(short_dir / "infer.rerank.sock", answers([ranked])):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             frame = await client.rerank(asked)
     assert frame.results == [RankedDocument(1, 3.0)]
 
@@ -244,7 +250,7 @@ async def test_another_task_may_cancel_what_one_waits_for(
         assert await client.cancel("r")
 
     async with listening(short_dir / "infer.embed.sock", end_when_told):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             nursery.start_soon(cancel)
             with pytest.raises(RequestFailedError, match="cancelled: "):
                 await client.embed(TEXTS)
@@ -268,7 +274,7 @@ async def test_a_cancel_waits_until_the_request_is_sent(
 
     long = GenerateRequest(id="r", messages=[ChatMessage("user", "x" * 1_000_000)])
     async with listening(infer(short_dir), read_late):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             nursery.start_soon(cancel)
             assert await contents(client, long) == [""]
     assert heard.splitlines()[1] == b'{"type":"cancel","id":"r"}'
@@ -300,7 +306,7 @@ async def test_memory_is_passed_with_the_request(short_dir, autojump_clock):
     with Memfd() as memory:
         memory.write(BLOCK)
         async with listening(short_dir / "infer.v2.sock", look):
-            async with AsyncClient(short_dir) as client:
+            async with AsyncFrameClient(short_dir) as client:
                 frames = client.converse(spoken(fd=0), descriptors=[memory.fd])
                 [last] = [frame async for frame in frames]
     assert came == [BLOCK]
@@ -327,7 +333,7 @@ async def test_audio_is_appended_while_another_task_reads(
         assert await client.append("r", b"", is_last=True)
 
     async with listening(short_dir / "infer.v2.sock", listen):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             assert not await client.append("r", BLOCK)
             nursery.start_soon(speak)
             frames = [frame async for frame in client.converse(spoken(open=True))]
@@ -355,7 +361,7 @@ async def test_appending_waits_for_the_daemon_and_reading_goes_on(
         await client.append("r", b"", is_last=True)
 
     async with listening(short_dir / "infer.v2.sock", hear_late):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             started_at = trio.current_time()
             nursery.start_soon(speak)
             frames = [frame async for frame in client.converse(spoken(open=True))]
@@ -375,7 +381,7 @@ async def test_audio_without_an_open_attachment_is_refused(
             await client.append("r", BLOCK)
 
     async with listening(short_dir / "infer.v2.sock", listen):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             nursery.start_soon(speak)
             async for _ in client.converse(spoken(bytes="")):
                 pass
@@ -404,7 +410,7 @@ async def test_directories_are_tried_in_order(short_dir, monkeypatch, autojump_c
         "inferd.client.discovery.client_directories", lambda: [first, second]
     )
     async with listening(infer(second), answers([done("second")])):
-        async with AsyncClient() as client:
+        async with AsyncFrameClient() as client:
             assert await contents(client, request()) == ["second"]
 
 
@@ -506,7 +512,7 @@ async def test_a_model_is_named(short_dir, leaf, ask, autojump_clock):
 
     async with (
         listening(short_dir / f"{leaf}.sock", listen),
-        AsyncClient(short_dir) as client,
+        AsyncFrameClient(short_dir) as client,
     ):
         for model in ({"model": "big"}, {}):
             with pytest.raises(RequestFailedError, match="^model_not_found: "):

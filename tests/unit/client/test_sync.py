@@ -22,7 +22,7 @@ from inferd.client.exchange import (
 from inferd.client.frames import ClientBlocksDone, ClientDoneFrame, TextAnswer
 from inferd.client.memfd import Memfd
 from inferd.client.sync import (
-    Client,
+    FrameClient,
     command,
     connect,
     wait_until_ready,
@@ -90,7 +90,7 @@ def contents(frames: Iterator[TextAnswer]) -> list[str]:
 
 def test_an_answer_is_its_frames_with_done_last(short_dir):
     answer = [token("Hel"), token("lo"), done("Hello")]
-    with listening(infer(short_dir), answers(answer)), Client(short_dir) as client:
+    with listening(infer(short_dir), answers(answer)), FrameClient(short_dir) as client:
         frames = list(client.generate(request()))
     assert contents(iter(frames)) == ["Hel", "lo", "Hello"]
     assert isinstance(frames[-1], ClientDoneFrame)
@@ -98,7 +98,7 @@ def test_an_answer_is_its_frames_with_done_last(short_dir):
 
 def test_a_connection_serves_one_request_after_another(short_dir):
     dialogue = answers([done("a", "first")], [done("b", "second")])
-    with listening(infer(short_dir), dialogue), Client(short_dir) as client:
+    with listening(infer(short_dir), dialogue), FrameClient(short_dir) as client:
         for name, text in (("first", "a"), ("second", "b")):
             assert contents(client.generate(request(name))) == [text]
 
@@ -111,7 +111,7 @@ def test_frames_are_yielded_as_they_come(short_dir):
         assert was_read.wait(90)
         says(done("a"))(sock)
 
-    with listening(infer(short_dir), dribble), Client(short_dir) as client:
+    with listening(infer(short_dir), dribble), FrameClient(short_dir) as client:
         frames = client.generate(request())
         assert contents(islice(frames, 1)) == ["a"]
         was_read.set()
@@ -120,7 +120,10 @@ def test_frames_are_yielded_as_they_come(short_dir):
 
 def test_an_error_frame_is_raised_with_all_its_fields(short_dir):
     frame = failure("invalid_request") | {"prompt_tokens": 9, "n_ctx": 8}
-    with listening(infer(short_dir), answers([frame])), Client(short_dir) as client:
+    with (
+        listening(infer(short_dir), answers([frame])),
+        FrameClient(short_dir) as client,
+    ):
         with pytest.raises(RequestFailedError, match="so it is") as caught:
             list(client.generate(request()))
     assert caught.value.code == ErrorCode.INVALID_REQUEST
@@ -129,7 +132,7 @@ def test_an_error_frame_is_raised_with_all_its_fields(short_dir):
 
 def test_after_an_error_frame_the_connection_goes_on(short_dir):
     dialogue = answers([failure("queue_full")], [done("at last")])
-    with listening(infer(short_dir), dialogue), Client(short_dir) as client:
+    with listening(infer(short_dir), dialogue), FrameClient(short_dir) as client:
         with pytest.raises(RequestFailedError):
             list(client.generate(request()))
         assert contents(client.generate(request())) == ["at last"]
@@ -138,7 +141,7 @@ def test_after_an_error_frame_the_connection_goes_on(short_dir):
 def test_a_daemon_that_closes_in_mid_answer_lost_the_connection(short_dir):
     with (
         listening(infer(short_dir), answers([token("a")])),
-        Client(short_dir) as client,
+        FrameClient(short_dir) as client,
     ):
         frames = client.generate(request())
         next(frames)
@@ -150,14 +153,14 @@ def test_a_daemon_that_resets_the_connection_lost_it(short_dir):
     def leave(sock: socket.socket) -> None:
         sock.recv(1)  # the rest is not read, so closing resets
 
-    with listening(infer(short_dir), leave), Client(short_dir) as client:
+    with listening(infer(short_dir), leave), FrameClient(short_dir) as client:
         with pytest.raises(ConnectionLostError):
             list(client.generate(request()))
 
 
 def test_a_daemon_that_closes_between_requests_lost_the_connection(short_dir):
     with listening(infer(short_dir), answers([done("a")])) as daemon:
-        with Client(short_dir) as client:
+        with FrameClient(short_dir) as client:
             assert contents(client.generate(request())) == ["a"]
             daemon.join(90)
             with pytest.raises(ConnectionLostError):
@@ -167,7 +170,7 @@ def test_a_daemon_that_closes_between_requests_lost_the_connection(short_dir):
 def test_frames_before_the_daemon_closes_are_read(short_dir):
     last_words = [done("a"), failure("queue_full", request_id="")]
     with listening(infer(short_dir), answers(last_words)) as daemon:
-        with Client(short_dir) as client:
+        with FrameClient(short_dir) as client:
             assert contents(islice(client.generate(request()), 1)) == ["a"]
             daemon.join(90)
             with pytest.raises(RequestFailedError) as caught:
@@ -177,14 +180,14 @@ def test_frames_before_the_daemon_closes_are_read(short_dir):
 
 def test_a_frame_for_another_request_is_refused(short_dir):
     dialogue = answers([done("a", "not ours")])
-    with listening(infer(short_dir), dialogue), Client(short_dir) as client:
+    with listening(infer(short_dir), dialogue), FrameClient(short_dir) as client:
         with pytest.raises(ProtocolError, match="not ours"):
             list(client.generate(request()))
 
 
 def test_a_request_in_the_middle_of_an_answer_is_refused(short_dir):
     dialogue = answers([token("a")])
-    with listening(infer(short_dir), dialogue), Client(short_dir) as client:
+    with listening(infer(short_dir), dialogue), FrameClient(short_dir) as client:
         answer = client.generate(request())
         next(answer)
         with pytest.raises(ClientError, match="not complete"):
@@ -193,7 +196,10 @@ def test_a_request_in_the_middle_of_an_answer_is_refused(short_dir):
 
 def test_a_silent_daemon_times_out(short_dir):
     with listening(infer(short_dir), assert_eof):
-        with Client(short_dir, timeout_s=0.01) as client, pytest.raises(TimeoutError):
+        with (
+            FrameClient(short_dir, timeout_s=0.01) as client,
+            pytest.raises(TimeoutError),
+        ):
             list(client.generate(request()))
 
 
@@ -214,7 +220,7 @@ def test_leaving_closes_every_connection(short_dir):
     with (
         listening(infer(short_dir), listen),
         listening(short_dir / "infer.embed.sock", listen_for_texts),
-        Client(short_dir) as client,
+        FrameClient(short_dir) as client,
     ):
         list(client.generate(request()))
         client.embed(EmbedRequest(id="r", input=["a"]))
@@ -223,7 +229,7 @@ def test_leaving_closes_every_connection(short_dir):
 def test_requested_progress_is_yielded(short_dir):
     queued = {"type": "status", "id": "r", "status": "queued", "position": 1}
     dialogue = answers([queued, token("a"), done("a")])
-    with listening(infer(short_dir), dialogue), Client(short_dir) as client:
+    with listening(infer(short_dir), dialogue), FrameClient(short_dir) as client:
         [first, *_] = client.generate(request())
     assert first == ProgressFrame(id="r", status="queued", position=1)
 
@@ -249,7 +255,7 @@ def test_a_conversation_is_answered_in_blocks(short_dir):
     end = done("", usage=usage, stop_reason="end_turn")
     asked = BlocksRequest(id="r", messages=[Message("user", [TextBlock("hello")])])
     path = short_dir / "infer.v2.sock"
-    with listening(path, answers([delta, end])), Client(short_dir) as client:
+    with listening(path, answers([delta, end])), FrameClient(short_dir) as client:
         [first, last] = client.converse(asked)
     assert first == BlockFrame(id="r", block=TextDelta("a"))
     assert isinstance(last, ClientBlocksDone)
@@ -259,7 +265,7 @@ def test_a_conversation_is_answered_in_blocks(short_dir):
 def test_texts_become_embeddings_which_can_be_read(short_dir):
     path = short_dir / "infer.embed.sock"
     dialogue = answers([embeddings([[1, 0.5], [0, 2]])])
-    with listening(path, dialogue), Client(short_dir) as client:
+    with listening(path, dialogue), FrameClient(short_dir) as client:
         frame = client.embed(EmbedRequest(id="r", input=["a", "b"]))
     assert frame.dimensions == 2
     assert embeddings_of(frame) == [[1.0, 0.5], [0.0, 2.0]]
@@ -275,14 +281,17 @@ def test_documents_are_ranked(short_dir):
         "backend": "b",
     }
     path = short_dir / "infer.rerank.sock"
-    with listening(path, answers([ranked])), Client(short_dir) as client:
+    with listening(path, answers([ranked])), FrameClient(short_dir) as client:
         frame = client.rerank(RerankRequest(id="r", query="q", documents=["a", "b"]))
     assert frame.results == [RankedDocument(1, 3.0)]
 
 
 def test_a_socket_is_needed_only_for_its_requests(short_dir):
     path = short_dir / "infer.embed.sock"
-    with listening(path, answers([embeddings([[1]])])), Client(short_dir) as client:
+    with (
+        listening(path, answers([embeddings([[1]])])),
+        FrameClient(short_dir) as client,
+    ):
         client.embed(EmbedRequest(id="r", input=["a"]))
         with pytest.raises(NoDaemonError, match="infer.sock"):
             list(client.generate(request()))
@@ -318,7 +327,7 @@ def converse(short_dir):
     @contextmanager
     def following(dialogue, request, **media):
         path = short_dir / "infer.v2.sock"
-        with listening(path, dialogue), Client(short_dir, timeout_s=90) as client:
+        with listening(path, dialogue), FrameClient(short_dir, timeout_s=90) as client:
             yield client.converse(request, **media)
 
     return following
@@ -425,7 +434,7 @@ def test_an_error_of_the_audio_iterator_reaches_the_caller(converse):
 
 
 def test_audio_without_an_open_attachment_is_refused_before_sending(short_dir):
-    with Client(short_dir) as client:
+    with FrameClient(short_dir) as client:
         with pytest.raises(ClientError, match="no attachment of the request is open"):
             next(client.converse(spoken(fd=0), sound=[BLOCK]))
         with pytest.raises(ClientError, match="no audio is given"):
@@ -457,7 +466,7 @@ def test_a_cancel_is_queued_behind_audio_that_is_not_read(short_dir):
         assert client.cancel("r")
 
     with listening(short_dir / "infer.v2.sock", listen_late):
-        with Client(short_dir, timeout_s=90) as client:
+        with FrameClient(short_dir, timeout_s=90) as client:
             thread = threading.Thread(target=cancel)
             thread.start()
             [last] = client.converse(spoken(open=True), sound=endless())
@@ -477,7 +486,7 @@ def test_a_request_is_cancelled_on_its_own_connection(short_dir):
         lines.extend(json.loads(read_line(sock)) for _ in range(2))
         says(done("a", stop_reason="cancelled"))(sock)
 
-    with listening(infer(short_dir), end_when_told), Client(short_dir) as client:
+    with listening(infer(short_dir), end_when_told), FrameClient(short_dir) as client:
         frames = client.generate(request())
         next(frames)
         assert not client.cancel("another")
@@ -503,7 +512,7 @@ def test_another_thread_may_cancel_what_one_waits_for(short_dir):
         client.cancel("r")
 
     path = short_dir / "infer.embed.sock"
-    with listening(path, end_when_told), Client(short_dir) as client:
+    with listening(path, end_when_told), FrameClient(short_dir) as client:
         thread = threading.Thread(target=cancel)
         thread.start()
         with pytest.raises(RequestFailedError, match="cancelled: "):
@@ -523,7 +532,7 @@ def test_a_cancel_is_sent_while_the_answer_is_not_read(short_dir):
             heard = heard[-9:] + sock.recv(100_000)
         says(done("a", stop_reason="cancelled"))(sock)
 
-    with listening(infer(short_dir), end_when_told), Client(short_dir) as client:
+    with listening(infer(short_dir), end_when_told), FrameClient(short_dir) as client:
         frames = client.generate(request())
         next(frames)
         assert client._text._socket is not None
@@ -554,7 +563,7 @@ def test_a_cancel_waits_until_the_request_is_sent(short_dir):
         client.cancel("r")
 
     long = GenerateRequest(id="r", messages=[ChatMessage("user", "x" * 1_000_000)])
-    with listening(infer(short_dir), read_late), Client(short_dir) as client:
+    with listening(infer(short_dir), read_late), FrameClient(short_dir) as client:
         thread = threading.Thread(target=cancel)
         thread.start()
         list(client.generate(long))
@@ -584,7 +593,7 @@ def test_directories_are_tried_in_order(short_dir, monkeypatch):
     monkeypatch.setattr(
         "inferd.client.discovery.client_directories", lambda: [first, second]
     )
-    with listening(infer(second), answers([done("second")])), Client() as client:
+    with listening(infer(second), answers([done("second")])), FrameClient() as client:
         assert contents(client.generate(request())) == ["second"]
     with pytest.raises(NoDaemonError, match=f"{first}.*nor.*{second}"):
         connect("infer.sock")
@@ -786,7 +795,7 @@ def test_a_model_is_named_and_those_that_would_do_are_read(short_dir, leaf, ask)
 
     with (
         listening(short_dir / f"{leaf}.sock", listen),
-        Client(short_dir) as client,
+        FrameClient(short_dir) as client,
     ):
         for model in ({"model": "big"}, {}):
             with pytest.raises(RequestFailedError) as caught:

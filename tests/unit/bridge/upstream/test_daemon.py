@@ -17,7 +17,7 @@ from inferd.bridge.openai.chat_request import ask_chat
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked, Question
 from inferd.bridge.upstream.daemon import DaemonClient
-from inferd.client.asynchronous import AsyncClient
+from inferd.client.asynchronous import AsyncFrameClient
 
 Dialogue = Callable[[trio.SocketStream, dict[str, Any]], Awaitable[None]]
 ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=9)
@@ -187,7 +187,7 @@ async def test_a_request_that_a_kept_connection_loses_unread_is_sent_once_more(
     short_dir, monkeypatch, how
 ):
     if how == "before":  # between the look at the connection and the request
-        monkeypatch.setattr(AsyncClient, "drop_ended", lambda _: None)
+        monkeypatch.setattr(AsyncFrameClient, "drop_ended", lambda _: None)
     daemon = Closing(1, how)
     async with listening(short_dir, "infer.v2.sock", daemon):
         with closing(DaemonClient(short_dir, max_requests=2)) as client:

@@ -9,7 +9,7 @@ from inferd.cli.transcription.recording import Recording
 from inferd.cli.transcription.transcriber import IncompleteError, Transcriber
 from inferd.client.exchange import ConnectionLostError, RequestFailedError
 from inferd.client.media.sound import SoundError
-from inferd.client.sync import Client
+from inferd.client.sync import FrameClient
 from inferd.wire.blocks import AudioBlock, BlocksRequest, Message
 from tests.fakes.hearing import hear, heard, partial, receive, segment
 from tests.fakes.listener import failure, listening, says
@@ -42,7 +42,7 @@ def write_down(short_dir):
     def run(dialogue, blocks, *, is_live=False, kinds=("txt",), has_words=False):
         destination = Destination(kinds, None, has_words=has_words)
         path = short_dir / "infer.v2.sock"
-        with listening(path, dialogue), Client(short_dir, timeout_s=90) as client:
+        with listening(path, dialogue), FrameClient(short_dir, timeout_s=90) as client:
             ours = Transcriber(client, make_request, destination)
             ours.transcribe(Recording("a.mp3", blocks), is_live=is_live)
 
@@ -216,7 +216,7 @@ def test_a_transcript_has_the_facts_that_the_daemon_sent(short_dir):
     answer = hears([], segment("Ask", 0, 900))
     destination = Destination(["json"], short_dir, has_words=False)
     path = short_dir / "infer.v2.sock"
-    with listening(path, answer), Client(short_dir, timeout_s=90) as client:
+    with listening(path, answer), FrameClient(short_dir, timeout_s=90) as client:
         ours = Transcriber(client, make_request, destination)
         ours.transcribe(Recording("a.mp3", [SECOND]), is_live=False)
     written = json.loads((short_dir / "a.json").read_text())

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.client.asynchronous import AsyncClient
+from inferd.client.asynchronous import AsyncFrameClient
 from inferd.client.exchange import ClientError, ConnectionLostError
 from inferd.client.frames import ClientBlocksDone, ClientDoneFrame
 from inferd.wire.blocks import AudioAttachment, AudioBlock, BlocksRequest, Message
@@ -98,7 +98,7 @@ async def test_after_an_answer_that_was_interrupted_the_next_is_had_anew(
     short_dir, autojump_clock, interrupt, dialogue
 ):
     async with listening(short_dir / "infer.sock", dialogue, answers):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             await interrupt(client)
             [frame] = [each async for each in client.generate(request())]
     assert isinstance(frame, ClientDoneFrame)
@@ -128,7 +128,10 @@ async def test_a_line_that_is_cut_short_ends_its_request_and_is_followed_by_noth
             await anext(answer)
 
     async with listening(short_dir / "infer.v2.sock", hear_late):
-        async with AsyncClient(short_dir) as client, trio.open_nursery() as nursery:
+        async with (
+            AsyncFrameClient(short_dir) as client,
+            trio.open_nursery() as nursery,
+        ):
             await nursery.start(read, client)
             with trio.move_on_after(1) as scope:
                 await client.append("r", LARGE)
@@ -142,7 +145,7 @@ async def test_a_line_that_is_cut_short_ends_its_request_and_is_followed_by_noth
 
 async def test_a_closed_client_refuses_requests(short_dir, autojump_clock):
     async with listening(short_dir / "infer.sock", begins):
-        client = AsyncClient(short_dir)
+        client = AsyncFrameClient(short_dir)
         answer = client.generate(request())
         await anext(answer)
         client.close()
@@ -171,7 +174,10 @@ async def test_after_an_append_that_was_cut_short_the_next_request_is_served(
         )
 
     async with listening(short_dir / "infer.v2.sock", stop_reading, answer):
-        async with AsyncClient(short_dir) as client, trio.open_nursery() as nursery:
+        async with (
+            AsyncFrameClient(short_dir) as client,
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(lost_conversation, client)
             await trio.testing.wait_all_tasks_blocked()
             with trio.move_on_after(1) as scope:
@@ -189,7 +195,7 @@ async def test_after_a_request_that_was_cut_short_the_next_one_is_served(
         await trio.sleep(5)
 
     async with listening(short_dir / "infer.sock", read_nothing, answers):
-        async with AsyncClient(short_dir) as client:
+        async with AsyncFrameClient(short_dir) as client:
             large = GenerateRequest(id="r", messages=[ChatMessage("user", "x" * 10**7)])
             with trio.move_on_after(1) as scope:
                 [each async for each in client.generate(large)]
@@ -199,7 +205,7 @@ async def test_after_a_request_that_was_cut_short_the_next_one_is_served(
 
 
 async def test_a_closed_client_appends_nothing(short_dir, autojump_clock):
-    client = AsyncClient(short_dir)
+    client = AsyncFrameClient(short_dir)
     client.close()
     assert not await client.append("r", b"\0" * 4)
     with pytest.raises(ClientError, match="the client is closed"):

@@ -6,7 +6,7 @@ import pytest
 
 from inferd.client.exchange import APPEND_BYTES, ClientError, ConnectionLostError
 from inferd.client.frames import ClientDoneFrame
-from inferd.client.sync import Client
+from inferd.client.sync import FrameClient
 from inferd.wire.blocks import AudioAttachment, AudioBlock, BlocksRequest, Message
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from tests.fakes.hearing import hear, heard, receive
@@ -100,7 +100,7 @@ def lost(client):
 def test_after_an_answer_that_was_interrupted_the_next_is_had_anew(
     serve, interrupt, dialogue
 ):
-    with Client(serve(dialogue, answers), timeout_s=0.2) as client:
+    with FrameClient(serve(dialogue, answers), timeout_s=0.2) as client:
         interrupt(client)
         [frame] = client.generate(request())
     assert isinstance(frame, ClientDoneFrame)
@@ -121,7 +121,7 @@ def test_an_audio_iterator_that_raises_ends_its_request(serve):
         hear(sock)
         sock.sendall(to_line(heard()))
 
-    with Client(serve(listen, hear_all, leaf="infer.v2.sock")) as client:
+    with FrameClient(serve(listen, hear_all, leaf="infer.v2.sock")) as client:
         with pytest.raises(ZeroDivisionError):
             list(client.converse(spoken(), sound=broken()))
         assert len(list(client.converse(spoken(), sound=[]))) == 1
@@ -138,7 +138,7 @@ def test_blocks_of_any_length_are_sent_in_lines_that_a_daemon_takes(serve):
         lines.extend(appended)
         sock.sendall(to_line(heard()))
 
-    with Client(serve(hear_all, leaf="infer.v2.sock")) as client:
+    with FrameClient(serve(hear_all, leaf="infer.v2.sock")) as client:
         list(client.converse(spoken(), sound=[block, b"", block]))
     assert said == [2 * block]
     assert max(len(json.dumps(line)) for line in lines) < 400_000
@@ -149,7 +149,7 @@ def test_a_request_that_cannot_be_sent_leaves_the_connection_as_it_is(serve):
         answers(sock)
         answers(sock)
 
-    with Client(serve(both)) as client:
+    with FrameClient(serve(both)) as client:
         list(client.generate(request()))
         with pytest.raises(ClientError, match="not valid UTF-8"):
             list(client.generate(request("\ud800")))
@@ -157,7 +157,7 @@ def test_a_request_that_cannot_be_sent_leaves_the_connection_as_it_is(serve):
 
 
 def test_a_closed_client_refuses_requests(serve):
-    client = Client(serve(begins))
+    client = FrameClient(serve(begins))
     answer = client.generate(request())
     next(answer)
     client.close()
@@ -171,7 +171,7 @@ def test_a_closed_client_refuses_requests(serve):
 
 
 def test_a_waiting_thread_gets_an_error_when_the_client_is_closed(serve):
-    client = Client(serve(begins))
+    client = FrameClient(serve(begins))
     answer = client.generate(request())
     next(answer)
     closing = threading.Timer(0.05, client.close)
