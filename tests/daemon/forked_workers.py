@@ -43,6 +43,12 @@ PROGRAMS: Final = (
 )
 """What it starts; all others are started as users' daemons start them."""
 
+CHANGE: Final = "INFERD_TEST_CHANGE"
+"""The variable of a daemon that names what each of its forks calls before its program.
+
+It is ``module:function``, of a function that changes values of modules in that fork.
+"""
+
 LIMITS: Final = (
     *(resource.RLIMIT_AS, resource.RLIMIT_CORE, resource.RLIMIT_CPU),
     *(resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_MEMLOCK),
@@ -230,6 +236,9 @@ class Children:
         for limit, bounds in zip(LIMITS, limits, strict=True):
             resource.setrlimit(limit, bounds)
         be_called(command, environ)
+        if change := environ.get(CHANGE):
+            module, _, function = change.partition(":")
+            getattr(import_module(module), function)()
         return [*command]
 
 

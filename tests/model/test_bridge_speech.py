@@ -8,6 +8,7 @@ import pytest
 from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.fixtures import daemons
 from tests.fakes.recordings import write_sound
+from tests.model.changes import HEARS_LITTLE
 from tests.model.tiny_whisper import write_tiny_whisper
 from tools.spoken_clip import clip_path
 
@@ -28,8 +29,10 @@ def bridge(tmp_path_factory) -> Iterator[BridgeProcess]:
         {**table, "name": "english"},
         {**table, "name": "tiny", "model": str(tiny)},
     ]
-    with daemons() as make, bridge_to(make({"backend": backends}).start()) as made:
-        yield made
+    with daemons() as make:
+        daemon = make({"backend": backends}, environ=HEARS_LITTLE).start()
+        with bridge_to(daemon) as made:
+            yield made
 
 
 @pytest.fixture(scope="module")
