@@ -39,7 +39,7 @@ MODULES: Final = (
 
 PROGRAMS: Final = (
     *("inferd.worker.mock", "inferd.worker.llama", "inferd.worker.whisper"),
-    "inferd.worker.llama.prepare.fork_server",
+    *("inferd.worker.llama.prepare.fork_server", "tests.fakes.kinds.shout"),
 )
 """What it starts; all others are started as users' daemons start them."""
 

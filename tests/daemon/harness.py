@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -32,7 +33,7 @@ from tests.daemon.connection import (
     generate,
     to_line,
 )
-from tests.daemon.preloaded import COMMAND, DAEMON, ForkedProcess, Preloaded
+from tests.daemon.preloaded import COMMAND, DAEMON, DOCTOR, ForkedProcess, Preloaded
 
 __all__ = [
     "PATIENCE_S",
@@ -67,6 +68,11 @@ WORKER: Final = re.compile(rb"\0-m\0inferd\.worker(?:\.\w+)?\0")
 N_ROUND_TRIPS: Final = 5
 
 SERVE: Final = (*COMMAND, "serve", "--config")
+WITH_KINDS: Final = (sys.executable, "-m", "tests.fakes.kinds.command")
+"""What ``inferd`` is with more kinds of backends."""
+SERVE_WITH_KINDS: Final = (*WITH_KINDS, "serve", "--config")
+FORKED: Final = (SERVE, SERVE_WITH_KINDS)
+"""Command lines of daemons that are forks; an equal one that is a list starts none."""
 
 BAD_LEVELS: Final = ("error", "critical")
 """Levels of log lines that tell of a bug."""
@@ -148,7 +154,7 @@ class DaemonProcess:
         if self._held is not None:
             command, fds = self._held.launch(*command), self._held.fds
             environ = environ | self._held.environ
-        elif self.command is SERVE and preloaded().fits(environ):
+        elif self.command in FORKED and preloaded().fits(environ):
             return preloaded().start(command, environ, stderr)
         return subprocess.Popen(
             command,
@@ -373,12 +379,12 @@ class DaemonProcess:
 
 @cache
 def preloaded() -> Preloaded:
-    """Give the process that daemons are forks of; it ends with ours."""
+    """Give the process that daemons and doctors are forks of; it ends with ours."""
     environ = clean_environ()
     workers = Preloaded(
         {**environ, "OPENBLAS_NUM_THREADS": "1"}, forked_workers.MODULES
     )
-    return Preloaded(environ, DAEMON, workers)
+    return Preloaded(environ, (*DAEMON, *DOCTOR, WITH_KINDS[-1]), workers)
 
 
 def _accepts(path: Path) -> bool:

@@ -17,6 +17,7 @@ from tests.daemon.harness import (
     content_of,
     eventually,
     mock,
+    preloaded,
 )
 
 pytestmark = pytest.mark.slow
@@ -354,6 +355,10 @@ def test_status_goes_on_where_somebody_watches(at):
         watch.kill()
 
 
+def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return preloaded().run([*INFERD, "doctor", *arguments], clean_environ())
+
+
 def test_doctor_finds_nothing_wrong_with_a_good_configuration(
     shared_daemon: DaemonProcess,
 ):
@@ -367,7 +372,7 @@ def test_doctor_finds_nothing_wrong_with_a_good_configuration(
 
 def test_doctor_only_warns_where_no_daemon_runs(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [mock()]})
-    result = inferd("doctor", "--json", "--config", str(daemon.config_file))
+    result = doctor("--json", "--config", str(daemon.config_file))
     assert result.returncode == 0
     report = json.loads(result.stdout)
     assert report["passed"] is True
@@ -380,7 +385,7 @@ def test_doctor_fails_where_a_model_is_missing(make_daemon: MakeDaemon):
     model = "/nonexistent/model.gguf"
     backend = {"name": "chat", "kind": "llamacpp", "model": model}
     daemon = make_daemon({"backend": [backend]})
-    result = inferd("doctor", "--json", "--config", str(daemon.config_file))
+    result = doctor("--json", "--config", str(daemon.config_file))
     assert result.returncode == 1
     report = json.loads(result.stdout)
     assert report["passed"] is False
@@ -392,13 +397,13 @@ def test_doctor_fails_where_a_model_is_missing(make_daemon: MakeDaemon):
 def test_doctor_knows_an_admin_socket_that_others_may_use(make_daemon: MakeDaemon):
     access = {"admin": {"uids": [12345]}}
     daemon = make_daemon({"backend": [mock()], "access": access}).start()
-    result = inferd("doctor", "--config", str(daemon.config_file))
+    result = doctor("--config", str(daemon.config_file))
     assert "[ ok ] sockets: admin.sock 0660" in result.stdout
 
 
 def test_doctor_fails_where_a_worker_dies(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [mock(die_at_load=True)]})
-    result = inferd("doctor", "--config", str(daemon.config_file))
+    result = doctor("--config", str(daemon.config_file))
     assert result.returncode == 1
     assert "[FAIL] worker[mock]: killed by SIGKILL" in result.stdout
 

@@ -4,28 +4,29 @@ import hashlib
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from inferd.sandbox.syscalls import this_machine
-from tests.daemon.configuration import ABSENT, Table
+from tests.daemon.configuration import Table
 from tests.daemon.harness import (
+    SERVE_WITH_KINDS,
+    WITH_KINDS,
     Config,
     DaemonProcess,
     Frame,
     MakeDaemon,
+    clean_environ,
     eventually,
     generate,
     mock,
+    preloaded,
 )
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "tests.fakes.kinds.command")
 ECHO: Table = {"name": "parrot", "kind": "echo", "greeting": "polly"}
 ECHO_KEYS = "aliases, greeting, is_broken, kind, name"
 KIND_NAMES = ("echo", "llamacpp", "mock", "openai", "shout", "whispercpp")
@@ -46,9 +47,8 @@ def make(make_daemon: MakeDaemon) -> MakeDaemon:
     def made(
         config: Config, *, environ: Mapping[str, str] | None = None
     ) -> DaemonProcess:
-        own = {"PYTHONPATH": f"{ABSENT}:{ROOT}", **(environ or {})}
-        daemon = make_daemon(config, environ=own)
-        daemon.command = (*COMMAND, "serve", "--config")
+        daemon = make_daemon(config, environ=environ)
+        daemon.command = SERVE_WITH_KINDS
         return daemon
 
     return made
@@ -59,13 +59,8 @@ def shout(text: Path, **settings) -> Table:
 
 
 def doctor(daemon: DaemonProcess) -> dict[str, dict[str, str]]:
-    done = subprocess.run(
-        [*COMMAND, "doctor", "--json", "--config", str(daemon.config_file)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*WITH_KINDS, "doctor", "--json", "--config", str(daemon.config_file)]
+    done = preloaded().run(command, clean_environ())
     findings = json.loads(done.stdout)["findings"]
     return {each["check"]: each for each in findings}
 

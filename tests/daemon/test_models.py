@@ -1,19 +1,22 @@
 """Requests that name their model, from outside."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import DaemonProcess, MakeDaemon, blocks, generate, mock
+from tests.daemon.harness import (
+    SERVE_WITH_KINDS,
+    DaemonProcess,
+    MakeDaemon,
+    blocks,
+    generate,
+    mock,
+)
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "tests.fakes.kinds.command", "serve", "--config")
 TEXT, V2 = "infer.sock", "infer.v2.sock"
 EMBED, RERANK = "infer.embed.sock", "infer.rerank.sock"
 SENT = {
@@ -31,10 +34,8 @@ def start(make_daemon: MakeDaemon) -> DaemonProcess:
     parrot = {"name": "parrot", "kind": "echo", "greeting": "polly"}
     one = mock(name="one", aliases=["fast", "gpt-4o"])
     two = mock(name="two", aliases=["team/two:q4"], vision=True)
-    daemon = make_daemon(
-        {"backend": [parrot, one, two]}, environ={"PYTHONPATH": str(ROOT)}
-    )
-    daemon.command = COMMAND
+    daemon = make_daemon({"backend": [parrot, one, two]})
+    daemon.command = SERVE_WITH_KINDS
     return daemon.start()
 
 

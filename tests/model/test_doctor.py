@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,9 @@ from tests.daemon.harness import (
     clean_environ,
     llamacpp,
     mock,
+    preloaded,
 )
-from tests.daemon.preloaded import COMMAND, DOCTOR, Preloaded
+from tests.daemon.preloaded import COMMAND
 from tests.model.test_variants import add_broken
 
 pytestmark = [pytest.mark.slow, pytest.mark.model]
@@ -56,8 +56,8 @@ class Machine:
 
     def findings(self) -> dict[str, dict[str, Any]]:
         command = (*self.program, "doctor", "--json")
-        if self.program is PROGRAM and doctors().fits(self.environ):
-            done = doctors().run(command, self.environ)
+        if self.program is PROGRAM and preloaded().fits(self.environ):
+            done = preloaded().run(command, self.environ)
         else:
             done = self.run(*command)
         found = json.loads(done.stdout)["findings"]
@@ -91,12 +91,6 @@ class Machine:
         bad = {each["check"] for each in found if each["verdict"] != "ok"}
         # without a daemon there is none to be found
         assert bad <= {"sockets", "admin", "cpu", "service[inferd]"}, found
-
-
-@cache
-def doctors() -> Preloaded:
-    """Give the process that doctors are forks of."""
-    return Preloaded(clean_environ(), DOCTOR)
 
 
 @pytest.fixture

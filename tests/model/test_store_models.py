@@ -2,8 +2,6 @@
 
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,9 @@ from tests.daemon.harness import (
     clean_environ,
     eventually,
     mock,
+    preloaded,
 )
+from tests.daemon.preloaded import COMMAND
 from tests.model.tiny import write_tiny_bert
 from tests.unit.models.store.stores import add_model, open_store
 
@@ -69,10 +69,9 @@ class Home:
     def diagnose(self) -> dict[str, dict[str, Any]]:
         """Run the doctor for the daemon that was made last; give its findings."""
         config = str(self.daemon.config_file)
-        command = [sys.executable, "-m", "inferd", "doctor", "--json", "--config"]
         environ = clean_environ() | {"INFERD_MODELS": self.stores}
-        done = subprocess.run(
-            [*command, config], env=environ, capture_output=True, check=False
+        done = preloaded().run(
+            [*COMMAND, "doctor", "--json", "--config", config], environ
         )
         return {each["check"]: each for each in json.loads(done.stdout)["findings"]}
 
