@@ -33,6 +33,7 @@ from inferd.bridge.identity.usage_file import (
     read_usage,
     usage_path,
 )
+from inferd.bridge.identity.tcp_owner import ConnectionOwners, TcpEnd
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.helper import HelperClient
@@ -82,6 +83,7 @@ def run_bridge(options: BridgeOptions) -> None:
             place = place_of(sock)
             scheme = "" if place.path else "https://" if tls else "http://"
             log.write("info", "bridge.listening", address=f"{scheme}{place.text}")
+        bridge.check_owners(socks)
         try:
             trio.run(bridge.run, socks)
         finally:
@@ -123,7 +125,8 @@ class _Bridge:
             decoders=decoders,
         )
         own_uid = os.geteuid() if settings.own_user else None
-        callers = Callers(ApiTokens(tokens), own_uid, self._quota)
+        self._owners = ConnectionOwners()
+        callers = Callers(ApiTokens(tokens), own_uid, self._quota, self._owners)
         helper = HelperClient(options.directory)
         app = BridgeApp(daemon, callers, rules, settings, log, helper=helper)
         self._server = HttpServer(app, settings, tls, self._tell_bug)
@@ -133,6 +136,17 @@ class _Bridge:
             ("decoding", "Files that are being decoded.", lambda: decoders.n_running),
         ):
             app.metrics.gauge(f"inferd_bridge_{name}", text, read)
+
+    def check_owners(self, socks: Sequence[socket.socket]) -> None:
+        """Log where the kernel does not say whose a connection is, and ask it no more."""
+        for sock in socks:
+            if sock.family == socket.AF_UNIX:
+                continue
+            listening = TcpEnd(*sock.getsockname()[:2])
+            if not self._owners.check(listening):
+                reason = "the kernel has no INET_DIAG: TCP connections need tokens"
+                self._log.write("warn", "bridge.owners_unknown", reason=reason)
+                return
 
     def _keep_usage(self, path: Path) -> tuple[DailyQuota, UsageKeeper]:
         try:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from inferd.bridge.identity.caller import Callers, HttpPeer
-from inferd.bridge.identity.tcp_owner import TcpEnd, owner_of
+from inferd.bridge.identity.tcp_owner import ConnectionOwners, TcpEnd
 from inferd.bridge.identity.token_file import ApiTokens
 from inferd.bridge.translation.failures import BridgeError, Reason
 from tests.daemon.bridge import bridge_to
@@ -60,7 +60,7 @@ def test_a_connection_that_its_process_has_left_is_nobodys():
         server, _ = listener.accept()
         with server:
             ends = TcpEnd(*server.getpeername()), TcpEnd(*server.getsockname())
-            assert owner_of(*ends) == os.geteuid()
+            assert ConnectionOwners().owner_of(*ends) == os.geteuid()
             server.sendall(b"x")
             client.close()  # the kernel lists what is left of it as root's
-            assert owner_of(*ends) is None
+            assert ConnectionOwners().owner_of(*ends) is None

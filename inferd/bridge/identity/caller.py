@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from inferd.bridge.identity.quota import DailyQuota
-from inferd.bridge.identity.tcp_owner import TcpEnd, owner_of
+from inferd.bridge.identity.tcp_owner import ConnectionOwners, TcpEnd
 from inferd.bridge.identity.throttle import FailureThrottle
 from inferd.bridge.identity.token import (
     OWN_USER,
@@ -70,6 +70,7 @@ class Callers:
         own_uid: the bridge's own user, who is recognised by the kernel's word; ``None``
             where that user needs a token, too.
         quota: counts their tokens.
+        owners: tells whose TCP connections are.
     """
 
     def __init__(
@@ -77,11 +78,13 @@ class Callers:
         tokens: ApiTokens,
         own_uid: int | None,
         quota: DailyQuota | None = None,
+        owners: ConnectionOwners | None = None,
     ) -> None:
         self._tokens = tokens
         self._own_uid = own_uid
         self._throttle = FailureThrottle()
         self._quota = quota or DailyQuota()
+        self._owners = owners or ConnectionOwners()
 
     def identify(self, credential: str, peer: HttpPeer) -> HttpCaller:
         """Return who asks.
@@ -128,7 +131,7 @@ class Callers:
         if peer.client is None or peer.server is None:
             return peer.uid
         if not peer.is_looked_up:
-            peer.uid = owner_of(peer.client, peer.server)
+            peer.uid = self._owners.owner_of(peer.client, peer.server)
             peer.is_looked_up = True
         return peer.uid
 

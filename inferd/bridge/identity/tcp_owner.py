@@ -2,7 +2,8 @@
 
 It is asked for that very connection (``NETLINK_SOCK_DIAG``, sock_diag(7)): the cost does not
 depend on how many connections there are. Kernels that were built without ``INET_DIAG`` answer
-nothing, and connections need tokens there.
+nothing, and connections need tokens there: they look for the module each time that they are
+asked, so they are asked once.
 """
 
 import socket
@@ -40,24 +41,54 @@ class TcpEnd(NamedTuple):
     port: int
 
 
-def owner_of(client: TcpEnd, server: TcpEnd) -> int | None:
-    """Return the uid of the process that has the client's end of a connection.
+_NOWHERE: Final = {4: TcpEnd("0.0.0.0", 0), 6: TcpEnd("::", 0)}  # noqa: S104  # no listener
+"""The other end of a socket that listens, by the version of its address."""
 
-    It does not wait, and takes some 50 us: the kernel answers while it is asked.
 
-    Returns:
-        ``None`` unless it is an established connection on this machine's loopback.
-    """
-    if not (is_loopback(client.address) and is_loopback(server.address)):
-        return None
+class ConnectionOwners:
+    """Asks the kernel, until it is known not to answer."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        """Whether the kernel tells of connections, as far as is known."""
+
+    def check(self, listening: TcpEnd) -> bool:
+        """Ask for a socket of one's own that listens; return whether the kernel knows it.
+
+        If it does not, it is asked no more: nobody can make that happen later, as by closing
+        the connection that is asked for.
+        """
+        nowhere = _NOWHERE[_plain(listening.address).version]
+        answer = _ask(listening, nowhere)
+        has_head = len(answer) >= _HEAD.size
+        self.answers = has_head and _HEAD.unpack_from(answer)[1] == _SOCK_DIAG_BY_FAMILY
+        return self.answers
+
+    def owner_of(self, client: TcpEnd, server: TcpEnd) -> int | None:
+        """Return the uid of the process that has the client's end of a connection.
+
+        It does not wait, and takes some 50 us: the kernel answers while it is asked.
+
+        Returns:
+            ``None`` unless it is an established connection on this machine's loopback.
+        """
+        if not (
+            self.answers and is_loopback(client.address) and is_loopback(server.address)
+        ):
+            return None
+        return find_owner(_ask(client, server), client, server)
+
+
+def _ask(client: TcpEnd, server: TcpEnd) -> bytes:
+    """Ask for the client's end of a connection; return the kernel's answer, empty without."""
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as sock:
             sock.settimeout(0)  # the answer is there once the question is sent
             sock.sendto(query_of(client, server), (0, 0))
             answer, (sender, _) = sock.recvfrom(OWNER_ANSWER_BYTES)
     except OSError:
-        return None
-    return find_owner(answer, client, server) if sender == _KERNEL else None
+        return b""
+    return answer if sender == _KERNEL else b""
 
 
 def query_of(client: TcpEnd, server: TcpEnd) -> bytes:

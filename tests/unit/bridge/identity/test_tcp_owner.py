@@ -6,7 +6,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.bridge.identity.tcp_owner import TcpEnd, find_owner, owner_of, query_of
+from inferd.bridge.identity.tcp_owner import (
+    ConnectionOwners,
+    TcpEnd,
+    find_owner,
+    query_of,
+)
 
 CLIENT, SERVER = TcpEnd("127.0.0.1", 43210), TcpEnd("127.0.0.1", 8313)
 SOCKETS = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
@@ -72,14 +77,38 @@ def connection(request) -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_the_kernel_says_that_a_connection_is_ours(connection):
     client, server = connection
     ends = [TcpEnd(*end[:2]) for end in (server.getpeername(), server.getsockname())]
-    assert owner_of(*ends) == os.geteuid()
+    assert ConnectionOwners().owner_of(*ends) == os.geteuid()
     client.close()
-    assert owner_of(*ends) is None
+    assert ConnectionOwners().owner_of(*ends) is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_the_kernel_knows_a_socket_that_listens(address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as listener:
+        listening = TcpEnd(*listener.getsockname()[:2])
+        assert ConnectionOwners().check(listening)
+    assert not ConnectionOwners().check(listening)
+
+
+def test_a_kernel_that_does_not_answer_is_asked_once(connection, monkeypatch):
+    _, server = connection
+    ends = [TcpEnd(*end[:2]) for end in (server.getpeername(), server.getsockname())]
+    owners, asked = ConnectionOwners(), []
+
+    def no_socket(*kind):
+        asked.append(kind)
+        raise OSError
+
+    monkeypatch.setattr(socket, "socket", no_socket)
+    assert not owners.check(ends[1])
+    assert owners.owner_of(*ends) is None
+    assert len(asked) == 1
 
 
 def test_another_address_than_loopback_is_nobodys():
-    assert owner_of(TcpEnd("192.0.2.1", 5), SERVER) is None
-    assert owner_of(TcpEnd("not an address", 5), SERVER) is None
+    assert ConnectionOwners().owner_of(TcpEnd("192.0.2.1", 5), SERVER) is None
+    assert ConnectionOwners().owner_of(TcpEnd("not an address", 5), SERVER) is None
 
 
 def test_the_question_names_one_connection():
