@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
@@ -16,7 +16,9 @@ S = TypeVar("S", bound=RemoteSettings)
 S_contra = TypeVar("S_contra", bound=RemoteSettings, contravariant=True)
 J = TypeVar("J", EmbedJob, RerankJob, TranscribeJob)
 
-JSON = "application/json"
+JSON: Final = "application/json"
+SPEECH_SAMPLE_RATE: Final = 16_000
+"""Hz of recordings: what models of speech take, so that clients send no more."""
 WholeAnswer = Embedded | Scored | Transcribed | TranscriptEnded
 
 
@@ -107,7 +109,7 @@ class Whole(Generic[S_contra, J]):
     """The translation of jobs that are answered by one document."""
 
     write: Callable[[S_contra, J, bytes], RemoteRequest]
-    """Writes a request, given the samples of the job's audio, if it has any; raises
+    """Writes a request, given the job's recording as WAV, if it has one; raises
     ``RefusedError`` for what the remote cannot do."""
     read: Callable[[S_contra, int, J, bytes], Sequence[WholeAnswer]]
     """Reads the document of an answer: of a ticket and its job. The last message ends the job.

@@ -1,11 +1,13 @@
 """The answer of a remote as the pieces that a model of the ``generic`` dialect generates."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from inferd.backend.job import GenerateJob
 from inferd.config.kinds.remote_limits import MAX_CALLS, MAX_CALLS_CHARS, TOKEN_SLACK
+from inferd.worker.remote.api import Piece, TokenPiece
 from inferd.worker.remote.failure import RemoteError
 
 OPEN_THOUGHT: Final = b"<think>\n"
@@ -56,6 +58,13 @@ class GenericWriter:
         closing = self._close_thought()
         self._text.append(text if self._job.has_structured_text else text[:1])
         return [*closing, text.encode("utf-8", "replace")]
+
+    def write_tokens(self, tokens: Sequence[TokenPiece]) -> list[Piece]:
+        """Write a part of the text, of which the tokens are known."""
+        text = b"".join(each.piece for each in tokens).decode("utf-8", "replace")
+        self._count(len(tokens) - 1)
+        *closing, _ = self.write(text)
+        return [*closing, *tokens]
 
     def call(self, index: int, name: str, arguments: str) -> None:
         """Note a part of a call.
@@ -108,9 +117,9 @@ class GenericWriter:
         self._is_in_thought = False
         return [CLOSE_THOUGHT]
 
-    def _count(self) -> None:
-        self.n_pieces += 1
-        self._n_left -= 1
+    def _count(self, n_pieces: int = 1) -> None:
+        self.n_pieces += n_pieces
+        self._n_left -= n_pieces
         if self._n_left < 0:
             raise RemoteError(
                 f"the remote goes on after max_tokens, which is {self._job.max_tokens}"

@@ -45,7 +45,7 @@ def write_request(
         api: of the remote.
         settings: of the backend.
         job: to translate.
-        media: of the job, in their order: images as PNG, audio as samples.
+        media: of the job, in their order: images as PNG, audio as WAV.
 
     Raises:
         RefusedError: the remote cannot do what is asked.

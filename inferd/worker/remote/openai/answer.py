@@ -9,9 +9,11 @@ from msgspec import UNSET, Struct
 from inferd.backend.job import GenerateJob
 from inferd.ipc.worker import Ended
 from inferd.wire.responses import StopReason, Usage
+from inferd.worker.remote.api import Piece, TokenPiece
 from inferd.worker.remote.failure import RemoteError, quote
 from inferd.worker.remote.generic_writer import GenericWriter
 from inferd.worker.remote.openai.errors import error_in_answer
+from inferd.worker.remote.openai.logprobs import ChosenToken, LogprobReader
 
 DONE: Final = b"[DONE]"
 _STOP_REASONS: Final[dict[str, StopReason]] = {
@@ -44,8 +46,13 @@ class _Delta(Struct):
     tool_calls: list[_CallDelta] | None = None
 
 
+class _Logprobs(Struct):
+    content: list[ChosenToken] | None = None
+
+
 class _Choice(Struct):
     index: int = 0
+    logprobs: _Logprobs | None = None
     delta: _Delta | None = None
     finish_reason: str | None = None
 
@@ -95,6 +102,9 @@ class AnswerReader:
         self._prompt_tokens = prompt_tokens
         self._most = n_ctx or _MAX_TOKENS
         self._writer = GenericWriter(job)
+        self._logprobs = (
+            LogprobReader(job.n_alternatives) if job.n_alternatives else None
+        )
         self._usage: _Usage | None = None
         self._finish_reason: str | None = None
         self._is_done = False
@@ -109,7 +119,7 @@ class AnswerReader:
         """Parts of reasoning, text and calls so far, those that are written later included."""
         return self._writer.n_pieces
 
-    def read(self, data: bytes) -> Sequence[bytes]:
+    def read(self, data: bytes) -> Sequence[Piece]:
         """Read the data of an event; return the pieces of the answer in it.
 
         Raises:
@@ -136,7 +146,7 @@ class AnswerReader:
             for piece in self._choice(choice)
         ]
 
-    def finish(self) -> tuple[Sequence[bytes], Ended]:
+    def finish(self) -> tuple[Sequence[Piece], Ended]:
         """Return the last pieces and the end, when the answer has ended.
 
         Raises:
@@ -161,17 +171,25 @@ class AnswerReader:
             structure_complete=self._writer.is_structure_complete(was_cut=was_cut),
         )
 
-    def _choice(self, choice: _Choice) -> list[bytes]:
+    def _text(self, text: str, logprobs: _Logprobs | None) -> list[Piece]:
+        tokens: list[TokenPiece] = []
+        if self._logprobs is not None:
+            told = logprobs or _Logprobs()
+            tokens = self._logprobs.read(text, told.content or ())
+        if tokens:
+            return self._writer.write_tokens(tokens)
+        return [*self._writer.write(text)] if text else []
+
+    def _choice(self, choice: _Choice) -> list[Piece]:
         if choice.finish_reason:
             self._finish_reason = choice.finish_reason
         delta = choice.delta
         if delta is None:
             return []
-        pieces: list[bytes] = []
+        pieces: list[Piece] = []
         if reasoning := delta.reasoning_content or delta.reasoning:
             pieces += self._writer.reason(reasoning)
-        if text := delta.content or delta.refusal:
-            pieces += self._writer.write(text)
+        pieces += self._text(delta.content or delta.refusal or "", choice.logprobs)
         for call in delta.tool_calls or ():
             function = call.function or _Function()
             self._writer.call(call.index, function.name or "", function.arguments or "")

@@ -34,26 +34,36 @@ def write_request(
     """
     _check(settings, job)
     body: _Json = {
-        "model": settings.model,
-        "messages": [*_messages(job, images)],
+        **write_conversation(settings, job, images),
         "stream": True,
         "stream_options": {"include_usage": True},
         settings.max_tokens_key: job.max_tokens,
         **_sampling(settings, job.sampling),
     }
-    if job.tools:
-        body["tools"] = [_function(each) for each in _tools(job)]
-        body["tool_choice"] = _tool_choice(job.tool_choice)
+    if job.n_alternatives:
+        body["logprobs"] = True
+        body["top_logprobs"] = job.n_alternatives
     if job.structure is not None:
         schema = msgspec.Raw(job.structure.source.encode())
         body["response_format"] = {
             "type": "json_schema",
             "json_schema": {"name": STRUCTURE_NAME, "schema": schema, "strict": True},
         }
-    if settings.thinking_switch:
-        body["chat_template_kwargs"] = {"enable_thinking": job.thinks}
     data = msgspec.json.encode(body)
     return RemoteRequest("/chat/completions", data, AnswerForm.EVENTS)
+
+
+def write_conversation(
+    settings: OpenAiSettings, job: GenerateJob, images: Sequence[bytes]
+) -> _Json:
+    """Write what a prompt is made of."""
+    body: _Json = {"model": settings.model, "messages": [*_messages(job, images)]}
+    if job.tools:
+        body["tools"] = [_function(each) for each in _tools(job)]
+        body["tool_choice"] = _tool_choice(job.tool_choice)
+    if settings.thinking_switch:
+        body["chat_template_kwargs"] = {"enable_thinking": job.thinks}
+    return body
 
 
 def _check(settings: OpenAiSettings, job: GenerateJob) -> None:
@@ -65,7 +75,7 @@ def _check(settings: OpenAiSettings, job: GenerateJob) -> None:
     unsupported = {
         "min_tokens": job.min_tokens > 0,
         "stop_token_ids": bool(job.stop_token_ids),
-        "logprobs": job.n_alternatives > 0,
+        "logprobs": job.n_alternatives > 0 and not settings.logprobs,
         "prefill_only": job.prefill_only,
         # what the remote keeps of prompts is its own affair
         "cache": job.cache != "auto",
