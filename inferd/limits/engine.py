@@ -153,3 +153,10 @@ DEFAULT_CONTEXT_TOKENS: Final = 8192
 MAX_RUNGS: Final = 16
 """Models of one ladder, of which the first that fits is served: a worker is asked at the start
 what each of them needs, in half a second."""
+
+SPAWNER_START_S: Final = 60.0
+"""Seconds in which the process that starts workers of remote engines must have started: as long
+as Python takes on a machine that has next to no time for it."""
+
+SPAWNER_ANSWER_S: Final = 5.0
+"""Seconds in which it must have forked. The daemon waits, for some 2 ms."""

@@ -204,6 +204,10 @@ WORKER_OPEN_FILES: Final = 2048
 media file of a request under way; of these there are 512 at most, and some of requests that
 were dropped during a step. F-9, F-30."""
 
+MAX_REMOTE_WORKERS: Final = 256
+"""Workers with a network at once, of one daemon: one for each remote backend, and another while
+one is replaced. Each takes some 10 MB of its own. F-59."""
+
 # --- speech -----------------------------------------------------------------
 
 SOUND_WINDOW_S: Final = 600

@@ -1,7 +1,7 @@
 """Assembler of system call filters in classic BPF.
 
 A filter is a chain of rules, one for each allowed call. A rule tests the call's arguments
-if not all uses are allowed. All other calls are refused. Jumps lead only forward, to labels
+if not all uses are allowed. All other calls are refused, or allowed. Jumps lead only forward, to labels
 inside their own rule, so that no rule depends on the rules around it.
 """
 
@@ -29,6 +29,8 @@ _HIGH_AT: Final = 4
 MAX_INSTRUCTIONS: Final = 4096
 """The kernel's limit."""
 _MAX_JUMP: Final = 255
+OTHER_TABLE: Final = 0x4000_0000
+"""The bit in the numbers of x86-64's second table of calls (x32), which no other call has."""
 
 
 class ArgIn(NamedTuple):
@@ -74,6 +76,8 @@ def build_filter(
     numbers: Mapping[str, int],
     rules: SyscallRules,
     enosys: Iterable[str] = (),
+    *,
+    allows_others: bool = False,
 ) -> bytes:
     """Assemble a filter, 8 bytes per instruction.
 
@@ -82,6 +86,7 @@ def build_filter(
         numbers: of its calls. A rule for a call that it does not have is skipped.
         rules: the allowed calls; the rest fails with ``EPERM``.
         enosys: calls that fail with ``ENOSYS``, as on a kernel that lacks them.
+        allows_others: whether calls without a rule are allowed, instead of refused.
 
     Raises:
         ValueError: there are more instructions than the kernel takes.
@@ -92,6 +97,9 @@ def build_filter(
         _Step(RETURN, REFUSE_EPERM),
         "ours",
         _Step(LOAD, NUMBER_AT),
+        _Step(JUMP_IF_ANY_BIT, OTHER_TABLE, no="our table"),
+        _Step(RETURN, REFUSE_EPERM),
+        "our table",
     ]
     code = _assemble(lines)
     for name, tests in rules.items():
@@ -99,7 +107,7 @@ def build_filter(
             code += _assemble(_rule(numbers[name], tests))
     for name in enosys:
         code += _assemble(_return_if(numbers[name], REFUSE_ENOSYS))
-    code += _assemble([_Step(RETURN, REFUSE_EPERM)])
+    code += _assemble([_Step(RETURN, ALLOW if allows_others else REFUSE_EPERM)])
     if len(code) > MAX_INSTRUCTIONS * 8:
         raise ValueError(f"a filter of over {MAX_INSTRUCTIONS} instructions")
     return code

@@ -7,10 +7,11 @@ installed later applies in addition to the earlier ones, so it can only restrict
 import ctypes
 import os
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from inferd.sandbox import bpf
-from inferd.sandbox.syscalls import syscall_numbers, this_machine
+from inferd.sandbox.syscalls import Machine, syscall_numbers, this_machine
 
 ENOSYS_CALLS: Final = ("clone3",)
 """``clone3`` has its flags in memory, where no filter sees them. C libraries fall back to
@@ -37,11 +38,40 @@ def restrict(rules: bpf.SyscallRules) -> None:
     Raises:
         NoFilterError: nothing is restricted.
     """
+    machine, numbers = _calls()
+    _install(bpf.build_filter(machine.architecture, numbers, rules, ENOSYS_CALLS))
+
+
+def restrict_some(rules: bpf.SyscallRules, absent: Iterable[str]) -> None:
+    """Restrict some calls of all threads, and leave the others of this architecture.
+
+    Requires ``no_new_privs``.
+
+    Args:
+        rules: the uses of a call that are left.
+        absent: calls that fail with ``ENOSYS``.
+
+    Raises:
+        NoFilterError: nothing is restricted.
+    """
+    machine, numbers = _calls()
+    _install(
+        bpf.build_filter(
+            machine.architecture, numbers, rules, absent, allows_others=True
+        )
+    )
+
+
+def _calls() -> tuple[Machine, dict[str, int]]:
     machine = this_machine()
     if machine is None:
         raise NoFilterError("no list of system calls for this processor")
-    numbers = syscall_numbers(machine)
-    code = bpf.build_filter(machine.architecture, numbers, rules, ENOSYS_CALLS)
+    return machine, syscall_numbers(machine)
+
+
+def _install(code: bytes) -> None:
+    """Install a filter in all threads."""
+    _, numbers = _calls()
     buffer = ctypes.create_string_buffer(code)
     program = struct.pack(
         "@HP", len(code) // _INSTRUCTION_BYTES, ctypes.addressof(buffer)

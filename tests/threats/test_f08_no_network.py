@@ -17,8 +17,10 @@ LIBRARIES |= {"aiohttp", "anyio", "asyncio", "grpc", "httpx", "requests", "urlli
 APART = ("downloader/", "bridge/", "worker/remote/")
 """Processes that a person starts, and the daemon never does: those of `inferd model pull`, and
 `inferd bridge`. And the workers that ask remote engines, which have a network: F-56."""
-ALLOWS = "worker/sandbox/profiles.py"
-"""Names what those workers may use."""
+TRIES = "sandbox/network.py"
+"""Tries whether there is a network, before the daemon gives it up: F-59."""
+NAMED = {"worker/sandbox/profiles.py": {"AF_INET", "AF_INET6"}, TRIES: {"AF_INET"}}
+"""What those workers may use, and what is tried."""
 STARTED_BY_PEOPLE = ("cli/commands/bridge.py", "doctor/", "management/")
 """What imports them: commands, and the bridge's helper; nothing that the daemon imports."""
 TABLES = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "icmp")
@@ -29,7 +31,7 @@ def test_no_module_names_a_network():
         if module.startswith(APART):
             continue
         found = {name for name in names(tree) if NETWORK.search(name)}
-        expected = {"AF_INET", "AF_INET6"} if module == ALLOWS else set()
+        expected = NAMED.get(module, set())
         assert {name.rpartition(".")[2] for name in found} == expected, module
         roots = {
             name.split(".")[0]
@@ -58,7 +60,7 @@ def test_every_socket_is_a_unix_socket():
     sockets = [
         call
         for module, tree in modules()
-        if not module.startswith(APART)
+        if not module.startswith((*APART, TRIES))
         for call in calls(tree, "socket.socket")
     ]
     assert sockets

@@ -5,6 +5,7 @@ started before the daemon's modules are imported.
 """
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
@@ -25,6 +26,7 @@ from inferd.config.settings import (
     is_on_demand,
 )
 from inferd.engine.supervisor.spawn import WorkerStart, prespawn_workers
+from inferd.engine.supervisor.spawner import has_remote, without_network
 from inferd.server.capacity import memory_budget, worker_start
 
 
@@ -60,7 +62,13 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
         backends = locate_models(config_of_now, kinds)
     except ConfigError as error:
         refusal = str(error)
-    with prespawn_workers(first_starts(config, backends, kinds)) as early:
+    starts = first_starts(config, backends, kinds)
+    with (
+        without_network(
+            kinds, has_remotes=has_remote(backends), environ=os.environ
+        ) as find_fault,
+        prespawn_workers(starts) as early,
+    ):
         with without_collections(), without_package("rich"):
             from inferd.app import StartError, run_daemon  # noqa: PLC0415  # see above
 
@@ -70,7 +78,7 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
                 backends,
                 early,
                 read_config,
-                refusal=refusal,
+                refusal=refusal or find_fault(),
                 choices=choices,
                 kinds=kinds,
             )

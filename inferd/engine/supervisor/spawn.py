@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from inferd.config.kinds.kind import Credential
 from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.engine.supervisor.keys import open_key, stash_keys
+from inferd.engine.supervisor.spawner import OrderedProcess, spawner_for
 from inferd.ipc.encoding import encode
 from inferd.ipc.worker import Load
 from inferd.limits.engine import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
@@ -22,7 +23,7 @@ PREPARER: Final = "inferd.worker.llama.prepare.fork_server"
 DECODER: Final = "inferd.line_decoder"
 """Modules that are run as processes of their own, besides the programs of workers."""
 
-Process: TypeAlias = subprocess.Popen[bytes]
+Process: TypeAlias = subprocess.Popen[bytes] | OrderedProcess
 
 
 class WorkerStart(NamedTuple):
@@ -48,7 +49,8 @@ class SpawnedProcess(NamedTuple):
     """The daemon's end of its socketpair."""
     pidfd: FileIO
     """Readable once the process has exited; opened at the start, so that the exit can be
-    awaited even when the daemon is out of descriptors."""
+    awaited even when the daemon is out of descriptors. For an ``OrderedProcess`` it is where
+    the exit code comes."""
     load_sent: bool = False
     """Whether the worker has been sent its ``Load`` message."""
 
@@ -68,6 +70,9 @@ def spawn(
     The process leads its own group, which ``kill`` ends; nothing in a worker's sandbox can
     leave it. So neither a terminal's keys nor signals for the daemon's group reach it.
 
+    A worker with a network is started by another process, if this one has given its network
+    up, in some 2 ms.
+
     Args:
         module: the program of a worker, ``PREPARER`` or ``DECODER``.
         keeps_stderr: for workers; that of the others is discarded: it could quote prompts.
@@ -85,6 +90,10 @@ def spawn(
         if (key := open_key(credential)) is not None:
             opened.callback(os.close, key)
             passed.append(key)
+        if (spawner := spawner_for(module)) is not None:
+            ordered = spawner.start(module, theirs, key)
+            on_failure.pop_all()
+            return SpawnedProcess(ordered, ours, ordered.ended)
         popen = subprocess.Popen(  # noqa: S603  # our own module
             [
                 *(sys.executable, "-P", "-m", module),
@@ -125,13 +134,16 @@ def prespawn_workers(
 
     Yields those that were sent the message, by the names of their backends. They ask for
     memory, and load nothing before the reply. On leaving, they are killed and reaped. A
-    process that cannot be started is skipped; the later start reports why.
+    process that cannot be started is skipped; the later start reports why. So is one that
+    another process starts.
     """
     spawned_workers: dict[str, SpawnedProcess] = {}
     with ExitStack() as cleanup:
         with suppress(OSError):  # a later start reports it
             stash_keys(each.credential for each in starts)
         for program, load, _, credential in starts:
+            if spawner_for(program) is not None:
+                continue  # it starts at once, but not before that process has
             with suppress(OSError):
                 spawned = spawn(program, keeps_stderr=True, credential=credential)
                 cleanup.callback(kill_and_reap, spawned)
@@ -149,7 +161,7 @@ def kill_and_reap(spawned: SpawnedProcess) -> None:
 def _end(popen: Process) -> None:
     kill(popen)
     with popen:
-        pass
+        popen.wait()
 
 
 def kill(popen: Process) -> None:
@@ -158,5 +170,7 @@ def kill(popen: Process) -> None:
     Until it is reaped, its group's number cannot be reused. Nothing is forked out of a
     group while the kernel kills it.
     """
-    if popen.returncode is None:  # Popen.kill would poll, and so reap it
+    if isinstance(popen, OrderedProcess):
+        popen.kill()
+    elif popen.returncode is None:  # Popen.kill would poll, and so reap it
         os.killpg(popen.pid, signal.SIGKILL)

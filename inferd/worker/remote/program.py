@@ -17,6 +17,7 @@ from inferd.config.kinds.remote_address import RemoteAddress, parse_address
 from inferd.config.kinds.remote_limits import MAX_KEY_BYTES
 from inferd.ipc.encoding import decode_settings
 from inferd.ipc.worker import Loaded, LoadFailed, ReceivedLoad
+from inferd.sandbox.network import has_network
 from inferd.sandbox.pdeathsig import die_with_parent
 from inferd.sandbox.privileges import refuse_inspection
 from inferd.worker.backend import LoadError
@@ -154,11 +155,14 @@ def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | 
     """Read what the sandbox does not let read; resolve once, which loads libraries.
 
     Raises:
-        LoadError: the certificates cannot be read.
+        LoadError: there is no network, or the certificates cannot be read.
     """
     from inferd.worker.remote.http.network import tls_context  # noqa: PLC0415  # an extra
 
     remote = parse_address(settings.base_url, settings.default_path)
+    if remote.port and not has_network():
+        reason = "the service has no network; its drop-in remote.conf gives it one"
+        raise LoadError(reason, f"{reason}: README.md, Engines elsewhere")
     if remote.is_name:
         with suppress(OSError):  # a remote that cannot be reached stops no start
             socket.getaddrinfo(remote.host, remote.port, type=socket.SOCK_STREAM)

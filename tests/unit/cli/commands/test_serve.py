@@ -106,7 +106,7 @@ def test_workers_start_before_the_daemon_and_end_after_it(short_dir, monkeypatch
         assert ([each.name for each in backends], refusal) == (["a"], "")
         assert [*early] == ["a"]
         seen.extend(early.values())
-        assert seen[0].popen.poll() is None
+        assert seen[0].popen.returncode is None
         return False
 
     monkeypatch.setattr(app, "run_daemon", run_daemon)
