@@ -28,12 +28,12 @@ def inferd(monkeypatch, capfd, tmp_path):
 
 
 def test_a_split_model_writes_what_the_whole_one_writes(
-    make_daemon: MakeDaemon, embedded_chat, inferd, tmp_path
+    make_daemon: MakeDaemon, tiny_f32, inferd, tmp_path
 ):
-    first, *_, last = split_gguf(embedded_chat, tmp_path, 3)
+    first, *_, last = split_gguf(tiny_f32, tmp_path, 3)
     assert inferd("model", "import", last, "--name", "me/parts").code == 0
     assert inferd("model", "verify", "me/parts").stdout == "me/parts: ok\n"
-    models = {"whole": embedded_chat, "split": first, "stored": "me/parts"}
+    models = {"whole": tiny_f32, "split": first, "stored": "me/parts"}
     backends = [
         llamacpp(model, **SMALL | {"name": name, "load": "demand"})
         for name, model in models.items()
