@@ -33,6 +33,7 @@ SPOKEN_MS: Final = 11_000
 START_S: Final = 120.0
 COMMAND_S: Final = 120.0
 SERVE: Final = ".venv/bin/inferd serve"
+DOCTOR: Final = ".venv/bin/inferd doctor"
 
 
 def blocks(language: str) -> list[str]:
@@ -137,7 +138,7 @@ CHECKS: Final[dict[str, Callable[[str], None]]] = {
     ".venv/bin/inferd embed": check_embedding,
     ".venv/bin/inferd rerank": check_order,
     ".venv/bin/inferd status": check_status,
-    ".venv/bin/inferd doctor": check_doctor,
+    DOCTOR: check_doctor,
     ".venv/bin/inferd model import": check_nothing_is_printed,
     ".venv/bin/inferd model pull": check_nothing_is_printed,
 }
@@ -208,6 +209,7 @@ def configuration(scratch: Path) -> str:
     mmproj = write_tiny_projector(scratch / "mmproj.gguf", hears=True)
     return (
         "\n".join(parts)
+        .replace("[[backend]]", "[[backend]]\nn_threads = 1")  # others compute, too
         .replace("/srv/models/some-model.gguf", str(model))
         .replace("/srv/models/mmproj-some-model.gguf", str(mmproj))
     )
@@ -236,6 +238,18 @@ def environ(scratch: Path, hub: Hub) -> dict[str, str]:
         "INFERD_CONFIG": str(config),
         "PATH": f"{scratch}:{os.environ['PATH']}",
     }
+
+
+@pytest.fixture(scope="module")
+def small(environ: dict[str, str], scratch: Path) -> Path:
+    """A configuration of the same sockets with the last of its models.
+
+    A doctor loads all that its configuration has.
+    """
+    path = scratch / "small.toml"
+    [speech] = [text for text in blocks("toml") if "embedded:speech" in text]
+    path.write_text(speech)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -330,8 +344,10 @@ def test_the_readme_s_sockets_are_where_a_daemon_puts_them(environ):
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("command", WITH_DAEMON)
-def test_a_command_of_the_readme_works(daemon, files, command):
+def test_a_command_of_the_readme_works(daemon, small, files, command):
     [start] = [start for start in CHECKS if command.startswith(start)]
+    if start == DOCTOR:
+        daemon = daemon | {"INFERD_CONFIG": str(small)}
     script = f"{sockets_line()}\n{here(command)}"
     CHECKS[start](run(["bash", "-o", "pipefail", "-c", script], daemon, files))
     if start in WRITTEN:

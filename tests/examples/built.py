@@ -15,6 +15,7 @@ from inferd.trusted_path import open_directory
 from tests.examples.clients import COMMAND_S, EXAMPLES
 from tools.wheel import cache
 
+ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent / "cpp"
 HEADERS: Final = EXAMPLES / "cpp"
 WARNINGS: Final = ("-Wall", "-Wextra", "-Werror")
@@ -70,7 +71,8 @@ def _commands(
 
 def _key(compiler: str, source: Path, commands: list[tuple[str, ...]]) -> str:
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True)
-    digest = hashlib.sha256(version.stdout + repr(commands).encode())
+    words = repr(commands).replace(str(ROOT), "")
+    digest = hashlib.sha256(version.stdout + words.encode())
     for path in [source, *sorted((HEADERS / "inferd").iterdir())]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
