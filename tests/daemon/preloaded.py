@@ -8,7 +8,7 @@ it is given.
 The workers and preparers of such a daemon are forks, too: `forked_workers.py`.
 
 What this leaves out is the interpreter's own start. `test_activation.py`, `test_readme.py`,
-`test_cli.py`, `test_log.py` and all that set variables of Python's start the command itself.
+`test_cli.py` but for most doctors, `test_log.py` and all that set variables of Python's start the command itself.
 """
 
 import atexit
