@@ -13,6 +13,7 @@ import pytest
 from inferd.config.parse import parse_config
 from inferd.server.admin.reload import RELOADABLE_ADMISSION, RELOADABLE_LIMITS
 from inferd.wire import codec
+from tests.cases import each_case
 from tools import regenerate
 from tools.documents import schemas
 from tools.documents.decisions import read_adr, status_text
@@ -150,21 +151,21 @@ def test_a_number_is_used_once(tree, monkeypatch, capsys):
 SCHEMAS = sorted((ROOT / "protocol" / "schema").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", SCHEMAS, ids=place)
+@each_case("path", SCHEMAS, ids=place)
 def test_a_schema_has_no_message_that_only_a_reader_makes(path):
     text = path.read_text()
     assert "Unknown" not in text
     assert '"unknown"' not in text
 
 
-@pytest.mark.parametrize("path", SCHEMAS, ids=place)
+@each_case("path", SCHEMAS, ids=place)
 def test_a_schema_defines_all_that_it_refers_to_and_nothing_besides(path):
     schema = json.loads(path.read_text())
     named = set(re.findall(r'"#/\$defs/(\w+)"', path.read_text()))
     assert named == set(schema["$defs"])
 
 
-@pytest.mark.parametrize("name", schemas.MESSAGES)
+@each_case("name", schemas.MESSAGES)
 def test_a_schema_of_an_answer_says_that_a_later_one_may_have_more(name):
     schema = json.loads((ROOT / "protocol" / "schema" / f"{name}.json").read_text())
     assert ("later version" in schema.get("$comment", "")) == (name in schemas.ANSWERS)
@@ -232,7 +233,7 @@ def test_a_record_is_amended_by_later_records_that_exist(
     assert f"cannot be amended by {file}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=place)
+@each_case("path", RECORDS, ids=place)
 def test_a_record_has_every_section_on_one_page(path):
     text = path.read_text()
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
@@ -248,7 +249,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles}
 
 
-@pytest.mark.parametrize("path", ALL, ids=place)
+@each_case("path", ALL, ids=place)
 def test_links_lead_to_headings(path):
     found = re.findall(r"\]\(([^)#:]*)#([^)#:]+)\)", path.read_text())
     assert [
@@ -258,7 +259,7 @@ def test_links_lead_to_headings(path):
     ] == []
 
 
-@pytest.mark.parametrize("path", ALL, ids=place)
+@each_case("path", ALL, ids=place)
 def test_links_lead_somewhere(path):
     targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
     assert [target for target in targets if not (path.parent / target).exists()] == []
@@ -283,7 +284,7 @@ def code_in(path: Path) -> str:
     return "\n".join(re.findall(r"`([^`\n]+)`", path.read_text()))
 
 
-@pytest.mark.parametrize("path", ALL, ids=place)
+@each_case("path", ALL, ids=place)
 def test_files_that_are_named_exist(path):
     named = re.findall(
         rf"(?<![\w./~}}-])(?:{FOLDERS})/[a-z0-9_./-]*[a-z0-9_/]", code_in(path)
@@ -297,13 +298,13 @@ def files_of_tests() -> frozenset[str]:
     return frozenset(each.name for each in (ROOT / "tests").rglob("test_*.py"))
 
 
-@pytest.mark.parametrize("path", ALL, ids=place)
+@each_case("path", ALL, ids=place)
 def test_files_of_tests_that_are_named_exist(path):
     named = set(re.findall(r"\btest_\w+\.py\b", code_in(path)))
     assert named - files_of_tests() == set()
 
 
-@pytest.mark.parametrize("path", ALL, ids=place)
+@each_case("path", ALL, ids=place)
 def test_modules_that_are_named_exist(path):
     named = set(re.findall(rf"(?<![\w./-])(?:{FOLDERS})(?:\.[a-z_]+)+", code_in(path)))
     missing = {name for name in named if not is_module_or_attribute(name)}
@@ -399,7 +400,7 @@ def frames() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("line", frames())
+@each_case("line", frames())
 def test_an_example_of_a_frame_is_one_without_a_field_that_nobody_knows(line):
     whole = re.sub(r',"\w+":(?:{…}|\[…]|…)', "", line)
     frame = json.loads(whole)

@@ -3,9 +3,8 @@
 import importlib.util
 import re
 
-import pytest
-
 import inferd
+from tests.cases import each_case
 
 DOC = inferd.__doc__ or ""
 RULER = re.compile(r"^=+  (=+)  =+  =+$", re.MULTILINE)
@@ -23,7 +22,7 @@ def named_modules() -> list[str]:
     return sorted((names | set(below)) - WORDS)
 
 
-@pytest.mark.parametrize("name", named_modules())
+@each_case("name", named_modules())
 def test_a_module_on_the_map_exists(name):
     assert importlib.util.find_spec(f"inferd.{name}") is not None
 

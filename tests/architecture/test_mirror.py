@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pytest
+from tests.cases import each_case
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "inferd"
@@ -16,7 +16,7 @@ def packages() -> list[str]:
     return sorted(path.as_posix() for path in found if path != Path())
 
 
-@pytest.mark.parametrize("package", packages())
+@each_case("package", packages())
 def test_a_package_has_its_folder_of_tests(package):
     assert list((UNIT / package).rglob("test_*.py"))
 
@@ -26,7 +26,7 @@ def test_no_folder_of_tests_is_of_no_package():
     assert {path.as_posix() for path in folders} - {".", *packages()} == set()
 
 
-@pytest.mark.parametrize("package", packages())
+@each_case("package", packages())
 def test_a_package_has_few_modules(package):
     modules = [path.name for path in (PRODUCT / package).glob("*.py")]
     assert len(set(modules) - {"__init__.py", "__main__.py"}) <= MAX_MODULES

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-import pytest
+from tests.cases import each_case
 
 ROOT = Path(__file__).parents[2]
 TERMINAL = "inferd/terminal.py"
@@ -80,7 +80,7 @@ def test_every_exception_is_needed():
         assert allowed <= prints(ast.parse((ROOT / source).read_text()))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "found"),
     [
         ("print('a')", {"print"}),

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.cases import each_case
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "THREAT_MODEL.md").read_text()
@@ -46,13 +46,13 @@ def test_threats_are_numbered_without_gaps():
     assert len(THREATS) >= 19
 
 
-@pytest.mark.parametrize("body", THREATS.values(), ids=THREATS)
+@each_case("body", THREATS.values(), ids=THREATS)
 def test_a_threat_answers_every_question(body):
     assert re.findall(r"^- \*\*(.+?)\*\*: ", body, re.MULTILINE) == LABELS
     assert field(body, "Status") in STATUSES
 
 
-@pytest.mark.parametrize("number", THREATS)
+@each_case("number", THREATS)
 def test_what_is_mitigated_has_its_proof(number):
     if field(THREATS[number], "Status") == "mitigated.":
         [proof] = proofs(THREATS[number])
@@ -61,7 +61,7 @@ def test_what_is_mitigated_has_its_proof(number):
         )
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(\w+/[\w./]+)`", TEXT))))
+@each_case("path", sorted(set(re.findall(r"`(\w+/[\w./]+)`", TEXT))))
 def test_a_path_in_the_threat_model_exists(path):
     assert (ROOT / path).exists()
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.cases import each_case
 
 ROOT = Path(__file__).parents[2]
 METAPHORS = frozenset(
@@ -140,7 +140,7 @@ def test_a_public_class_is_defined_in_one_module():
     assert twice == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "found"),
     [
         ("class GuestList: ...", {"guest"}),

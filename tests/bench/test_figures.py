@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 
 from bench.figures import Goal, Reading, Round, figure, significant, spread
 from bench.quiet import LOUD
+from tests.cases import each_case
 
 SPEEDS = st.lists(
     st.tuples(st.floats(0.1, 1e4), st.floats(0.1, 1e4)), min_size=1, max_size=9
@@ -67,7 +68,7 @@ def test_disturbed_rounds_are_counted():
     assert [each["disturbed"] for each in found["rounds"]] == [False, True]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("goal", "medians", "reached"),
     [
         (Goal("inferd", at_most=45), {"inferd": 45}, True),
@@ -88,7 +89,7 @@ def test_who_is_close_to_the_library_has_reached_its_server(ratio_raw, reached):
     assert goal.reached({"ratio_peer": 1.01, "ratio_raw": ratio_raw}) is reached
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("peer", "raw", "by"),
     [
         (1.08, 1.0, None),

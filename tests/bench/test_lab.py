@@ -5,6 +5,7 @@ import pytest
 from bench.lab import Lab, ModelFile, OneSide, in_turns, reading
 from bench.measures.single_stream import SINGLE_STREAM
 from bench.measures.stall import STALL
+from tests.cases import each_case
 
 
 @pytest.fixture
@@ -37,9 +38,7 @@ def test_command_lines_are_kept_once_and_without_places(lab):
     assert [*lab.commands] == ["tool --model m.gguf --fast", 'model = "m.gguf"']
 
 
-@pytest.mark.parametrize(
-    ("rounds", "of_long"), [(1, 1), (2, 1), (3, 1), (5, 3), (9, 5)]
-)
+@each_case(("rounds", "of_long"), [(1, 1), (2, 1), (3, 1), (5, 3), (9, 5)])
 def test_what_takes_long_has_about_half_the_rounds(rounds, of_long):
     assert SINGLE_STREAM.rounds_of(rounds) == rounds
     assert STALL.rounds_of(rounds) == of_long

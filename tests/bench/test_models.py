@@ -3,6 +3,7 @@ import pytest
 from bench import models
 from bench.models import GEMMA_SHA256, GEMMA_SOURCE, NoModelError, model_file
 from inferd.models.packages.source import plan_package
+from tests.cases import each_case
 
 
 def test_the_second_model_is_joined_from_its_packages_in_order():
@@ -21,9 +22,7 @@ def test_a_model_has_its_files_name_or_the_given_one(tmp_path):
     assert model_file(f"mine={path}", "chatml").family == "chatml"
 
 
-@pytest.mark.parametrize(
-    "named", [*models.DEFAULT[:1], models.EMBEDDING, *models.SPEECH]
-)
+@each_case("named", [*models.DEFAULT[:1], models.EMBEDDING, *models.SPEECH])
 def test_embedded_models_of_all_kinds_are_found(named):
     found = model_file(named)
     assert found.name == named.partition("=")[0]

@@ -1,7 +1,7 @@
-import pytest
 from hypothesis import given, strategies as st
 
 from bench.words import distance, n_word_errors, words_of
+from tests.cases import each_case
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=8)
 
@@ -12,7 +12,7 @@ def test_case_and_punctuation_are_no_words():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "heard", "n_errors"),
     [
         ("The cat sat.", "the cat sat", 0),

@@ -18,13 +18,14 @@ from fuzz.exchange import (
 )
 from fuzz.judge import BrokenPromiseError
 from fuzz.target import LEAVES
+from tests.cases import each_case
 
 CANCEL = b'{"type":"cancel","id":"a"}\n'
 REFUSAL = b'{"type":"error","id":"%b","code":"%b","message":""}\n'
 OWED = b'{"id":"a","input":[]}\n'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "ids", "closes"),
     [
         (b"", (), False),
@@ -42,7 +43,7 @@ def test_one_terminal_frame_is_foretold_for_each_line_that_is_read(data, ids, cl
     assert (due.ids, due.closes) == (ids, closes)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "n_replies"),
     [(b"", 0), (b"{}", 1), (b"{}\n[\n{", 3), (b"x" * 65537, 1), (b"\n" * 3, 3)],
 )
@@ -50,7 +51,7 @@ def test_a_reply_is_foretold_for_each_line_of_a_listener(data, n_replies):
     assert foretell("admin", data).ids == ("admin",) * n_replies
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "is_so"),
     [
         (b'{"command":"drain"}', True),
@@ -63,7 +64,7 @@ def test_only_a_command_to_drain_drains(line, is_so):
     assert drains(line) is is_so
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("surface", "data", "is_so"),
     [
         ("v2", b"[" * 1000, True),

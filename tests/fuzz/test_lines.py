@@ -3,6 +3,7 @@ import pytest
 from fuzz import lines
 from fuzz.lines import MAX_GROWTH_BYTES, Share, Tally, try_line, try_share
 from fuzz.mutator import N_GRID, Mutant
+from tests.cases import each_case
 
 SEED = 1
 DEEP = b'{"type":"tool_result","tool_call_id":"t","content":['
@@ -30,8 +31,8 @@ def findings(surface, line):
     return [each.what for each in tally.findings.values()]
 
 
-@pytest.mark.parametrize("surface", ["v1", "v2", "embed", "rerank"])
-@pytest.mark.parametrize("line", ECHOES.values(), ids=ECHOES)
+@each_case("surface", ["v1", "v2", "embed", "rerank"])
+@each_case("line", ECHOES.values(), ids=ECHOES)
 def test_no_error_echoes_thousands_of_bytes(surface, line):
     assert findings(surface, line) == []
 

@@ -1,8 +1,6 @@
 import json
 from collections import Counter
 
-import pytest
-
 from fuzz.corpus import CLEAN, SEEDS, SURFACES
 from fuzz.judge import judge
 from fuzz.mutator import (
@@ -15,11 +13,12 @@ from fuzz.mutator import (
 )
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
+from tests.cases import each_case
 
 DRAWN = range(N_GRID, N_GRID + 2000)
 
 
-@pytest.mark.parametrize("surface", SURFACES)
+@each_case("surface", SURFACES)
 def test_every_seed_is_sound(surface):
     sound = {"plan", "aside", "command"}
     outcomes = [judge(surface, line) for line in SEEDS[surface]]
@@ -28,7 +27,7 @@ def test_every_seed_is_sound(surface):
     assert Counter(each in sound for each in outcomes)[False] <= len(unserved)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "request_type", [GenerateRequest, BlocksRequest, EmbedRequest, RerankRequest]
 )
 def test_every_field_of_a_request_is_in_the_grid(request_type):

@@ -18,6 +18,7 @@ from inferd.dialects.registry import DIALECTS, detect_dialect
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.library.binding import load_library
 from inferd.worker.llama.model.weights import LlamaModel
+from tests.cases import each_case
 from tests.model.chat_templates import (
     CONVERSATIONS,
     NAMES,
@@ -147,7 +148,7 @@ def differences(name: str) -> Iterator[str]:
                 yield conversation
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES, shards=5)
 def test_another_engine_writes_the_same_prompts_or_refuses_the_same(name):
     assert bool([*differences(name)]) is (name in OTHERWISE)
 

@@ -11,6 +11,7 @@ from inferd.backend.job import GenerateJob, Sampling, ToolSpec, Turn
 from inferd.dialects.prompt.renderer import PromptRenderer
 from inferd.dialects.prompt.special_tokens import SpecialTokenTexts
 from inferd.dialects.registry import detect_dialect
+from tests.cases import each_case
 from tests.model.chat_templates import CONVERSATIONS, NAMES, UNUSABLE, compiled
 
 pytestmark = pytest.mark.slow
@@ -59,7 +60,7 @@ def pieces(prompts: PromptRenderer, name: str, text: str) -> tuple[str, ...]:
     return prompts.render(job).pieces
 
 
-@pytest.mark.parametrize("name", USABLE)
+@each_case("name", USABLE, shards=5)
 def test_clients_add_no_token_to_what_a_template_writes(name):
     template = compiled(name)
     dialect = detect_dialect("", template.source)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each_case
 from tools import hashes, packages
 from tools.packages import blocks, normal
 
@@ -94,7 +95,7 @@ def test_a_file_that_was_built_here_is_installed_by_its_digest(registry, capsys)
 # --- constraints.txt ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("package", sorted(PINS))
+@each_case("package", sorted(PINS))
 def test_each_version_is_exact_and_has_digests(package):
     pin, *digests = PINS[package].replace("\\\n", "\n").split()
     assert re.fullmatch(r"[\w.-]+==[\w.]+", pin)

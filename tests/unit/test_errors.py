@@ -30,6 +30,7 @@ from inferd.errors import (
     TooManyConnectionsError,
     UnservedError,
 )
+from tests.cases import each_case
 
 UNIONS = (GenerateError, EmbedError)
 TREE = {
@@ -39,7 +40,7 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "code", "message"),
     [
         (InvalidFrameError("x"), "invalid_request", "decode: x"),

@@ -11,11 +11,12 @@ from inferd.paths import (
     models_directory,
     runtime_directory,
 )
+from tests.cases import each_case
 
 HOME = {"HOME": "/home/ada"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environ", "directory"),
     [
         (
@@ -50,7 +51,7 @@ def test_a_client_tries_no_directory_twice():
     assert client_directories({"XDG_RUNTIME_DIR": "/run"}) == [Path("/run/inferd")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environ", "own"),
     [
         ({**HOME, "XDG_CONFIG_HOME": "/etc/ada"}, "/etc/ada/inferd/config.toml"),
@@ -63,7 +64,7 @@ def test_the_users_configuration_comes_before_the_systems(environ, own):
     assert config_files(environ) == [Path(own), Path("/etc/inferd/config.toml")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environ", "directory"),
     [
         (
@@ -93,7 +94,7 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch):
     assert config_files()[0] == Path("/somewhere/inferd/config.toml")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environ", "directory"),
     [
         ({**HOME, "INFERD_LOG_DIR": "/logs", "LOGS_DIRECTORY": "/b"}, Path("/logs")),

@@ -34,6 +34,7 @@ from inferd.routing import (
     takes_rate,
     transcribes,
 )
+from tests.cases import each_case
 from tests.fakes.backend import ScriptedBackend
 
 NOTHING: dict[str, Any] = {
@@ -68,7 +69,7 @@ def refusal(backends, *needs):
 # --- who is chosen ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("backends", "chosen"),
     [
         ([ready("a"), ready("b")], 0),
@@ -85,7 +86,7 @@ def test_the_first_ready_backend_is_chosen_before_a_restarting_one(backends, cho
     assert route(backends, [GENERATES]) is backends[chosen]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "needs",
     [
         *((TAKES_IMAGES,), (GENERATES, TAKES_IMAGES), (TAKES_IMAGES, GENERATES)),
@@ -107,7 +108,7 @@ def test_without_requirements_the_first_backend_is_chosen():
     assert route(backends, []) is backends[0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("need", "ability"),
     [
         *((GENERATES, "generate"), (SERVES_V2, "v2"), (TAKES_IMAGES, "vision")),
@@ -185,14 +186,14 @@ def test_every_need_has_a_refusal():
     assert needs == set(REFUSALS)
 
 
-@pytest.mark.parametrize("need", REFUSALS)
-@pytest.mark.parametrize("state", [ready, restarting, broken])
+@each_case("need", REFUSALS)
+@each_case("state", [ready, restarting, broken])
 def test_an_unmet_requirement_is_refused_by_its_name(need, state):
     backends = [ready(**NOTHING), state(**NOTHING)]
     assert refusal(backends, need) == REFUSALS[need]
 
 
-@pytest.mark.parametrize("need", [GENERATES, EMBEDS, RERANKS, TAKES_TOOLS])
+@each_case("need", [GENERATES, EMBEDS, RERANKS, TAKES_TOOLS])
 def test_where_there_is_no_backend_the_first_need_is_refused(need):
     assert refusal([], need, HAS_REASONING) == REFUSALS[need]
 
@@ -231,7 +232,7 @@ def test_a_transcription_without_a_capable_backend_is_refused():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "need",
     [each for each in vars(routing).values() if isinstance(each, routing.Requirement)],
 )
@@ -287,7 +288,7 @@ def test_a_named_backend_that_is_out_of_service_is_not_replaced_by_another():
         route([ready("a"), broken()], [GENERATES], "broken")
 
 
-@pytest.mark.parametrize("model", ["gone", "A", "", "x" * 128])
+@each_case("model", ["gone", "A", "", "x" * 128])
 def test_an_unknown_name_is_refused_with_the_names_that_would_do(model):
     backends = [ready("b", embed=True), broken(), ready("a")]
     with pytest.raises(ModelNotFoundError) as caught:
@@ -392,7 +393,7 @@ def test_replaced_aliases_are_found_from_then_on():
     assert names.find(backends, "new") is backends[0]
 
 
-@pytest.mark.parametrize("need", [*REFUSALS, transcribes("x"), takes_rate("a", 8000)])
+@each_case("need", [*REFUSALS, transcribes("x"), takes_rate("a", 8000)])
 def test_what_a_named_model_lacks_is_said(need):
     with pytest.raises(ModelNotFoundError, match=f"no support for {need.subject};"):
         route(

@@ -19,11 +19,12 @@ from inferd.surfaces import (
     check_surfaces,
     inference_surfaces,
 )
+from tests.cases import each_case
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("surface", "name", "socket", "mode"),
     [
         (surfaces.INFER, "infer", "infer.sock", 0o660),
@@ -37,7 +38,7 @@ def test_a_socket_has_the_name_and_mode_that_clients_know(surface, name, socket,
     assert (surface.name, surface.socket, surface.mode) == (name, socket, mode)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "socket"),
     [
         ("", "x.sock"),
@@ -70,7 +71,7 @@ def test_every_surface_that_takes_requests_is_bound_in_the_order_of_the_table():
     assert [each.surface for each in BINDINGS] == inference_surfaces()
 
 
-@pytest.mark.parametrize("binding", BINDINGS, ids=lambda each: each.surface.name)
+@each_case("binding", BINDINGS, ids=lambda each: each.surface.name)
 def test_large_lines_of_a_surface_are_decoded_as_its_other_lines(binding):
     kind = binding.large_lines
     assert KINDS[kind.name] is kind
@@ -102,8 +103,8 @@ def test_what_the_command_line_asks_for_is_a_capability_and_can_be_switched_off(
     assert set(offered) <= set(ListenSettings.__struct_fields__)
 
 
-@pytest.mark.parametrize("surface", SURFACES, ids=lambda each: each.name)
-@pytest.mark.parametrize("document", ["README.md", "protocol/README.md"])
+@each_case("surface", SURFACES, ids=lambda each: each.name)
+@each_case("document", ["README.md", "protocol/README.md"])
 def test_a_table_of_sockets_has_each_with_its_mode(document, surface):
     row = re.compile(
         rf"^\| `{re.escape(surface.socket)}`[^|]*\| {surface.mode:04o} \|", re.MULTILINE

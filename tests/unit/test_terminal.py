@@ -25,6 +25,7 @@ from inferd.terminal import (
     print_traceback,
     safe_tracebacks,
 )
+from tests.cases import each_case
 
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
 TURNS = list("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -71,12 +72,12 @@ def steering(text):
 # --- what is written out ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("char", [*CONTROLS, *TURNS, *HIDDEN])
+@each_case("char", [*CONTROLS, *TURNS, *HIDDEN])
 def test_what_steers_is_written_out_as_python_has_it(char):
     assert escape(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
 
 
-@pytest.mark.parametrize("char", BLANK, ids=ascii)
+@each_case("char", BLANK, ids=ascii)
 def test_invisible_characters_are_escaped_in_lines_and_kept_in_prose(char):
     assert escape(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
     assert escape(f"é{char}b") == f"é{ascii(char)[1:-1]}b"
@@ -105,7 +106,7 @@ def test_what_is_written_out_can_be_read_back(text):
     assert back.encode(errors="surrogatepass") == text.encode(errors="surrogatepass")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("Grüße, 東京, שלום, 😀", "fa\u0327ade", "10\u00a0000\u202f€", "\u3000全角"),
@@ -136,10 +137,8 @@ def test_a_name_that_is_no_text_is_written_out_for_json():
 # --- words for people -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("on", [Terminal, io.StringIO])
-@pytest.mark.parametrize(
-    ("print_", "name"), [(print_stderr, "stderr"), (print_line, "stdout")]
-)
+@each_case("on", [Terminal, io.StringIO])
+@each_case(("print_", "name"), [(print_stderr, "stderr"), (print_line, "stdout")])
 @settings(max_examples=50)
 @given(text=ANY)
 def test_messages_are_one_line_on_any_stream(print_, name, on, text):

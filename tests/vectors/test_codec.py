@@ -14,6 +14,7 @@ from inferd.wire.codec import (
 from inferd.wire.framing import LineSplitter
 from protocol.matching import Frame, Matcher
 from protocol.vector import Step, all_vectors, name_of, read_vector
+from tests.cases import each_case
 
 pytestmark = pytest.mark.slow
 
@@ -70,8 +71,8 @@ def refusal_in_the_vector(steps: Steps) -> Frame | None:
     return None
 
 
-@pytest.mark.parametrize(
-    "steps", [pytest.param(steps, id=name) for name, steps in connections()]
+@each_case(
+    "steps", [pytest.param(steps, id=name) for name, steps in connections()], shards=6
 )
 def test_lines_are_read_or_refused_as_the_vector_says(steps: Steps):
     expected, actual = refusal_in_the_vector(steps), refusal_by_the_codec(steps)

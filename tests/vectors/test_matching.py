@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from protocol.matching import KINDS, Matcher, PatternError, check_pattern, kinds_of
+from tests.cases import each_case
 
 SCALARS = (
     st.none()
@@ -47,7 +48,7 @@ def test_scalars_match_when_they_are_equal_as_json(value, other):
         assert (difference(value, other) is None) == (same_kind and value == other)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "actual"),
     [
         ({"a": [1, "b", None, True]}, {"a": [1.0, "b", None, True]}),
@@ -72,7 +73,7 @@ def test_values_that_match(expected, actual):
     assert difference(expected, actual) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "actual", "told"),
     [
         ({"a": 1, "b": 2}, {"a": 1}, "$.b is missing"),
@@ -122,7 +123,7 @@ def test_a_long_value_is_cut_off():
     assert len(told) < 400
 
 
-@pytest.mark.parametrize(
+@each_case(
     "pattern",
     [
         {"$any": "thing"},

@@ -16,6 +16,7 @@ from protocol.vector import (
     read_vector,
     to_bytes,
 )
+from tests.cases import each_case
 
 ALL = {name_of(path): read_vector(path) for path in all_vectors()}
 GOOD = {
@@ -172,7 +173,7 @@ def test_bytes_are_built_from_their_parts():
     assert to_bytes(parts) == b"\xc3\xa4\xff\x00a\na\n"
 
 
-@pytest.mark.parametrize("value", [1, {}, {"hex": "ff", "times": 2}, {"repeat": "x"}])
+@each_case("value", [1, {}, {"hex": "ff", "times": 2}, {"repeat": "x"}])
 def test_what_is_no_bytes_is_refused(value):
     with pytest.raises(VectorError, match="no bytes"):
         to_bytes(value)

@@ -11,6 +11,7 @@ from inferd.bridge.translation.question import Asked
 from inferd.client.exchange import RequestFailedError
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import decode_blocks
+from tests.cases import each_case
 
 ASK = Ask(turns=[("user", "hello")], max_tokens=3)
 HELD = Ask(turns=[("user", "hello")], max_tokens=3, schema={"type": "integer"})
@@ -79,7 +80,7 @@ def test_an_error_of_the_daemon_is_one():
         Daemon("/run").answer(recorded(error))
 
 
-@pytest.mark.parametrize("n_bytes", range(len(DONE)))
+@each_case("n_bytes", range(len(DONE)))
 def test_an_answer_is_over_with_its_last_frame_and_not_before(n_bytes):
     text = FRAME.format("a") + DONE
     cut = text[: len(text) - len(DONE) + n_bytes]

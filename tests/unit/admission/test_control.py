@@ -17,6 +17,7 @@ from inferd.admission.users import UserRequests
 from inferd.backend.caller import Caller
 from inferd.errors import DrainingError, QueueFullError
 from inferd.limits.protocol import MAX_FRAME_BYTES
+from tests.cases import each_case
 
 UIDS = st.integers(0, 3)
 PRIORITIES = st.integers(-2, 2)
@@ -459,7 +460,7 @@ def test_a_closed_gate_lets_those_inside_go_on():
 # --- turns ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("waiting", "order"),
     [
         ([(1, 0), (1, 5), (1, 0), (1, 5)], [2, 4, 1, 3]),

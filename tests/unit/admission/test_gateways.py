@@ -13,6 +13,7 @@ from inferd.admission.quota import Charge, Quota
 from inferd.admission.shares import First, Shares
 from inferd.backend.caller import Caller
 from inferd.errors import QueueFullError
+from tests.cases import each_case
 from tests.unit.admission.schedules import QUANTUM_S, Schedule, Visit
 
 GATEWAY, USER = 5, Caller(1)
@@ -212,7 +213,7 @@ def test_where_others_of_its_gateway_wait_a_principal_has_its_part_of_the_queue(
 # --- permits ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("max_active", "weight"), [(1, 1), (1, 3), (2, 4), (4, 16)])
+@each_case(("max_active", "weight"), [(1, 1), (1, 3), (2, 4), (4, 16)])
 def test_a_user_has_its_part_of_the_permits_beside_any_number_of_names(
     max_active, weight
 ):

@@ -12,6 +12,7 @@ from inferd.admission.preemption import (
 )
 from inferd.admission.shares import Shares
 from inferd.backend.caller import Caller
+from tests.cases import each_case
 from tests.unit.admission.schedules import QUANTUM_S, Schedule, Visit
 
 EPSILON_S = 1e-6
@@ -62,7 +63,7 @@ def test_alone_a_user_is_never_paused(moments, max_active):
     assert not any(visit.lost for visit in visits)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("max_active", "n_users", "n_pauses"),
     [
         (4, 2, 2),  # each has its share from then on

@@ -4,6 +4,7 @@ from hypothesis import given, settings, strategies as st
 from inferd.admission.quota import Charge, Quota
 from inferd.admission.shares import First, Shares
 from inferd.backend.caller import Caller
+from tests.cases import each_case
 
 CALLERS = st.builds(Caller, st.integers(0, 3), st.sampled_from(["", "a", "b"]))
 FIRST = First(is_first=True)
@@ -22,7 +23,7 @@ def budget_of(bound: int, *charges: Charge) -> Quota:
     return budget
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("n_users", "units", "has_room"),
     [(1, 7, True), (1, 8, False), (2, 2, True), (2, 3, False), (4, 1, False)],
 )
@@ -37,7 +38,7 @@ def test_a_share_that_is_free_is_of_no_use_where_all_is_spent():
     assert not budget.fits(Charge(Caller(2), 2), shares_of(2))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("firsts", "units", "has_room"),
     [
         ([10], 5, True),

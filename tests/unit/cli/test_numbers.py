@@ -3,22 +3,23 @@ import argparse
 import pytest
 
 from inferd.cli.numbers import finite_float, int_range, u32
+from tests.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "number"), [("0", 0.0), ("-1.5", -1.5), ("1e-3", 0.001), (" 2 ", 2.0)]
 )
 def test_a_number_is_read(text, number):
     assert finite_float(text) == number
 
 
-@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "Infinity", "1e999"])
+@each_case("text", ["nan", "NaN", "inf", "-inf", "Infinity", "1e999"])
 def test_what_json_has_not_is_no_number(text):
     with pytest.raises(argparse.ArgumentTypeError, match=f"^{text} is not finite$"):
         finite_float(text)
 
 
-@pytest.mark.parametrize("text", ["", "hot", "1,5", "0x10"])
+@each_case("text", ["", "hot", "1,5", "0x10"])
 def test_a_text_that_is_not_a_number_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match=f"^'{text}' is not a number$"):
         finite_float(text)
@@ -34,7 +35,7 @@ def test_a_whole_number_is_read(text, number):
     assert u32(text) == number
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("read", "text", "allowed"),
     [
         (u32, "-1", "[0, 4294967295]"),
@@ -49,7 +50,7 @@ def test_a_whole_number_out_of_range_is_refused_with_the_range(read, text, allow
     assert str(caught.value) == f"{text} not in {allowed}"
 
 
-@pytest.mark.parametrize("text", ["", "many", "1.0", "1e3", "9" * 5000])
+@each_case("text", ["", "many", "1.0", "1e3", "9" * 5000])
 def test_a_text_that_is_not_a_whole_number_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a whole number$"):
         u32(text)

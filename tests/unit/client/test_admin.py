@@ -6,6 +6,7 @@ from inferd.client.exchange import ClientError, ConnectionLostError, ProtocolErr
 from inferd.wire.codec import decode_command, encode
 from inferd.wire.commands import Command, Reply
 from inferd.wire.status import AnyStatus, LifecycleFrame
+from tests.cases import each_case
 from tests.unit.strategies import chunked
 
 
@@ -70,7 +71,7 @@ def test_an_end_before_the_reply_is_a_lost_connection():
         order.feed(b"")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line", [b"220 mail ESMTP\n", b"\n", b'{"id":"admin","type":"reply"}\n', b"\xff\n"]
 )
 def test_an_invalid_reply_is_refused(line):

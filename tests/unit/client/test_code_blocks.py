@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.client.code_blocks import (
@@ -10,6 +9,7 @@ from inferd.client.code_blocks import (
     Part,
     Prose,
 )
+from tests.cases import each_case
 from tests.unit.output.oracle import split
 
 LINES = [
@@ -53,7 +53,7 @@ PY = CodeBegins("py")
 END = CodeEnds()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "parts"),
     [
         ("", []),
@@ -107,8 +107,8 @@ def test_only_the_beginning_of_a_line_that_may_be_a_fence_is_held_back():
     assert blocks.feed("x") == [Code("``x")]
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\nb"])
-@pytest.mark.parametrize(
+@each_case("end", ["", "\n", "\r\n", "\nb"])
+@each_case(
     "line",
     [
         "```py " + "x" * FENCE_LINE_MAX_CHARS,

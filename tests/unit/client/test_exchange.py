@@ -39,6 +39,7 @@ from inferd.wire.requests import (
 )
 from inferd.wire.responses import EmbeddingsFrame, EncodeUsage, TokenFrame, Usage
 from inferd.wire.speech import AppendLine
+from tests.cases import each_case
 from tests.unit.strategies import chunked
 
 REQUEST = GenerateRequest(id="r", messages=[ChatMessage("user", "hi")])
@@ -167,7 +168,7 @@ def test_a_frame_of_an_unknown_kind_is_skipped():
     assert take_all(started(), news + lines(token("a")) + news) == [token("a")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sent",
     [
         lines(token("a", "another")),
@@ -219,8 +220,8 @@ def test_a_request_that_is_no_text_leaves_the_connection_as_it_was():
 NO_NUMBERS = (math.nan, math.inf, -math.inf)
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS)
-@pytest.mark.parametrize("field", ["temperature", "top_p"])
+@each_case("value", NO_NUMBERS)
+@each_case("field", ["temperature", "top_p"])
 def test_a_number_that_json_has_not_is_refused_by_name(field, value):
     exchange = Exchange(TEXT)
     request = GenerateRequest(messages=REQUEST.messages, **{field: value})

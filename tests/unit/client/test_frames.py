@@ -8,6 +8,7 @@ from inferd.client.frames import (
     ClientErrorFrame,
 )
 from inferd.wire.responses import AnswerWarning, BlocksDone, DoneFrame, ErrorFrame
+from tests.cases import each_case
 
 WIDER = [
     (ClientErrorFrame, ErrorFrame),
@@ -17,7 +18,7 @@ WIDER = [
 ]
 
 
-@pytest.mark.parametrize(("ours", "wires"), WIDER)
+@each_case(("ours", "wires"), WIDER)
 def test_a_frame_has_the_fields_of_the_wire_and_no_other(ours, wires):
     assert issubclass(ours, wires)
     assert ours.__struct_fields__ == wires.__struct_fields__

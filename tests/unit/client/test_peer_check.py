@@ -13,6 +13,7 @@ from inferd.client.peer_check import (
     trusted_uids_from,
 )
 from inferd.peer_credentials import overflow_uid
+from tests.cases import each_case
 
 OTHER = 64_321
 SERVICE = 64_322
@@ -108,7 +109,7 @@ def test_without_proc_the_way_is_the_path(monkeypatch, tmp_path):
         assert way == str(tmp_path / "infer.sock")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "uids"),
     [("", set()), ("0", {0}), ("1000, 65534", {1000, 65534}), (",7,", {7})],
 )
@@ -116,7 +117,7 @@ def test_uids_are_named_in_a_list(words, uids):
     assert trusted_uids_from({"INFERD_TRUST_UID": words}) == uids
 
 
-@pytest.mark.parametrize("words", ["ada", "-1", "1 2", "0x1", "²", "1;2", "9" * 5000])
+@each_case("words", ["ada", "-1", "1 2", "0x1", "²", "1;2", "9" * 5000])
 def test_what_is_no_list_of_uids_is_refused(words):
     with pytest.raises(ClientError, match="INFERD_TRUST_UID"):
         trusted_uids_from({"INFERD_TRUST_UID": words})

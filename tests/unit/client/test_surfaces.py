@@ -25,6 +25,7 @@ from inferd.wire.responses import (
     Usage,
     UsageV2,
 )
+from tests.cases import each_case
 
 SURFACES = [TEXT, BLOCKS, EMBED, RERANK]
 ANSWERS = [
@@ -68,12 +69,12 @@ def test_each_surface_has_its_socket():
     assert (EMBED.socket, RERANK.socket) == ("infer.embed.sock", "infer.rerank.sock")
 
 
-@pytest.mark.parametrize(("surface", "answer"), ANSWERS)
+@each_case(("surface", "answer"), ANSWERS)
 def test_what_a_daemon_answers_is_read(surface, answer):
     assert surface.read(encode(answer)[:-1]) == answer
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("surface", "frame", "kind"),
     [
         (
@@ -106,13 +107,13 @@ def test_the_end_of_an_answer_is_read_as_from_any_daemon(surface, frame, kind):
     assert msgspec.to_builtins(read) == msgspec.to_builtins(frame)
 
 
-@pytest.mark.parametrize("surface", SURFACES)
+@each_case("surface", SURFACES)
 def test_unknown_fields_are_ignored(surface):
     failure = {"type": "error", "id": "r", "code": "internal", "message": "m"}
     assert surface.read(line(failure | {"news": [1]})) == surface.read(line(failure))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("surface", "frame"),
     [
         *[(surface, {"type": "news\nfrom `$.type`"}) for surface in SURFACES],
@@ -125,8 +126,8 @@ def test_a_frame_of_an_unknown_kind_is_ignored(surface, frame):
     assert surface.read(line(frame)) is None
 
 
-@pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize(
+@each_case("surface", SURFACES)
+@each_case(
     "frame",
     [
         *(b"", b"null", b"[]", b"{}", b'{"type":1}', b'{"type":"error"}', b"\xff"),

@@ -22,6 +22,7 @@ from inferd.wire.responses import (
     TokenFrame,
 )
 from inferd.wire.speech import TranscriptionFacts
+from tests.cases import each_case
 
 
 def said(start_ms, end_ms, text):
@@ -40,7 +41,7 @@ def test_text_that_has_a_time_is_a_segment():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "frame",
     [
         BlockFrame(id="r", block=TextDelta("a")),
@@ -60,7 +61,7 @@ def test_the_text_of_a_transcript_is_that_of_its_segments():
 # --- what is written --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ms", "written"),
     [
         (0, "00:00:00.000"),
@@ -124,8 +125,8 @@ def test_json_of_an_answer_without_facts_has_none():
 SUBTITLES = ["srt", "vtt"]
 
 
-@pytest.mark.parametrize("kind", [*SUBTITLES, "txt"])
-@pytest.mark.parametrize("text", ["", " ", "\n\n"])
+@each_case("kind", [*SUBTITLES, "txt"])
+@each_case("text", ["", " ", "\n\n"])
 def test_a_segment_without_text_is_left_out(kind, text):
     blank = said(5, 9, text)
     assert written(kind, [blank, *TWO, blank]) == written(kind, TWO)

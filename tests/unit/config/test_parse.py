@@ -21,6 +21,7 @@ from inferd.config.settings import (
 from inferd.limits.models import MODEL_NAME_MAX_CHARS
 from inferd.limits.residency import MAX_OPENED_MODELS
 from inferd.limits.server import MAX_ALIASES
+from tests.cases import each_case
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
@@ -89,7 +90,7 @@ def test_every_table_is_read():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "line"),
     [
         (
@@ -152,7 +153,7 @@ def test_the_settings_of_a_few_words_are_found():
     }
 
 
-@pytest.mark.parametrize(("table", "field", "words"), WORDS)
+@each_case(("table", "field", "words"), WORDS)
 def test_a_word_that_is_not_allowed_is_refused_with_those_that_are(table, field, words):
     where = f"{table}.{field}"
     text = f"[{table}]\n{field} = 'loud'"
@@ -173,7 +174,7 @@ def test_every_limit_is_named_when_one_is_misspelt():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "line"),
     [
         ("listen = 1", "listen = 1: expected `object`, got `int`"),
@@ -212,7 +213,7 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
     assert complaint(text) == line
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "line"),
     [
         (
@@ -360,7 +361,7 @@ def test_a_value_out_of_range_is_refused_with_what_is_allowed(text, line):
     assert complaint(text) == line
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("key", "value"),
     [
         *(("name", ""), ("name", "a b"), ("name", ".hidden"), ("name", "a@b")),
@@ -377,7 +378,7 @@ def test_a_text_of_another_form_is_refused_with_that_form(key, value):
     assert "matching regex" in line
 
 
-@pytest.mark.parametrize("signal", ["SIGHUP", "KILL", "SIGKILL\n", "sigkill", ""])
+@each_case("signal", ["SIGHUP", "KILL", "SIGKILL\n", "sigkill", ""])
 def test_a_signal_that_the_mock_cannot_die_by_is_refused(signal):
     line = complaint(f"{MOCK}die_by = {quoted(signal)}")
     assert line.startswith(f"backend[0].die_by = {signal!r}: expected `str` matching")
@@ -389,13 +390,13 @@ def quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-@pytest.mark.parametrize("name", ["a", "Chat-1.5_b", "0", "x" * 64])
+@each_case("name", ["a", "Chat-1.5_b", "0", "x" * 64])
 def test_a_name_may_have_letters_digits_and_a_few_marks(name):
     text = f"[[backend]]\nkind = 'mock'\nname = '{name}'"
     assert parse_config(text).backend == (MockSettings(name=name),)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("[", "a = ", "a = 1\na = 2", "= 1", "\x00", "a = '\n'", "a = 01", "[a]\n[a]"),
@@ -405,12 +406,13 @@ def test_a_name_may_have_letters_digits_and_a_few_marks(name):
         '"a\\nb" = 1',
     ],
     ids=lambda text: ascii(text[:20]),
+    shards=2,
 )
 def test_what_cannot_be_read_is_refused_in_one_line(text):
     assert complaint(text).splitlines() == [complaint(text)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         f"[admission]\nmax_active = {2**64}",
@@ -463,15 +465,13 @@ def test_any_text_is_a_configuration_or_one_line(text):
     assert isinstance(outcome, Config) or len(str(outcome).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "alias", ["gpt-4o", "qwen/qwen2.5:7b-q4_k_m", "A.b@1+2", "x" * 128]
-)
+@each_case("alias", ["gpt-4o", "qwen/qwen2.5:7b-q4_k_m", "A.b@1+2", "x" * 128])
 def test_an_alias_may_be_what_models_are_called_elsewhere(alias):
     [backend] = parse_config(f"{MOCK}aliases = ['{alias}']").backend
     assert backend.aliases == (alias,)
 
 
-@pytest.mark.parametrize("alias", ["", "x" * 129, "-x", "a b", "a\\u0000", "ü"])
+@each_case("alias", ["", "x" * 129, "-x", "a b", "a\\u0000", "ü"])
 def test_an_alias_that_nobody_can_type_is_refused(alias):
     assert complaint(f'{MOCK}aliases = ["{alias}"]').startswith("backend[0].aliases[0]")
 

@@ -17,6 +17,7 @@ from inferd.engine.streams.generation import BlockStream
 from inferd.ipc.worker import Ended
 from inferd.output.parser import merge_deltas
 from inferd.wire.responses import StopReason, Usage
+from tests.cases import each_case
 from tests.unit.dialects.cases import FOLDER, Case, cases_of, tools_named
 from tests.unit.dialects.made_up import MADE_UP
 from tests.unit.strategies import chunked
@@ -28,9 +29,9 @@ ANSWERED = [each for each in CASES if each[1].raw]
 SHORT_BYTES = 160
 
 
-def each_of(cases: Sequence[tuple[str, Case]]) -> Any:
+def each_of(cases: Sequence[tuple[str, Case]], shards: int = 1) -> Any:
     ids = [f"{name}: {case.name}" for name, case in cases]
-    return pytest.mark.parametrize(("name", "case"), cases, ids=ids)
+    return each_case(("name", "case"), cases, ids=ids, shards=shards)
 
 
 async def heard(name: str, case: Case, pieces: Sequence[bytes]) -> Any:
@@ -75,7 +76,7 @@ async def outcome(name: str, case: Case, box: ResultQueue[JobMessage]) -> Any:
 # --- transcripts ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@each_case("name", FAMILIES)
 def test_every_family_has_transcripts_of_different_names(name):
     names = [case.name for case in cases_of(name)]
     assert len(set(names)) == len(names) > 0
@@ -99,7 +100,7 @@ async def test_an_answer_is_told_apart(name, case, autojump_clock):
     assert quoted == case.malformed
 
 
-@each_of(ANSWERED)
+@each_of(ANSWERED, shards=4)
 async def test_an_answer_is_told_apart_byte_by_byte(name, case, autojump_clock):
     raw = case.raw
     pieces = [raw[at : at + 1] for at in range(len(raw))]
@@ -108,7 +109,7 @@ async def test_an_answer_is_told_apart_byte_by_byte(name, case, autojump_clock):
     assert quoted == case.malformed
 
 
-@each_of([each for each in ANSWERED if len(each[1].raw) <= SHORT_BYTES])
+@each_of([each for each in ANSWERED if len(each[1].raw) <= SHORT_BYTES], shards=8)
 async def test_an_answer_may_be_split_at_any_place(name, case, autojump_clock):
     whole = await heard(name, case, [case.raw])
     for at in range(1, len(case.raw)):

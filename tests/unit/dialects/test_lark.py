@@ -1,13 +1,12 @@
 import json
 
-import pytest
-
 from inferd.dialects.lark import LarkBuilder, one_of, one_or_more_calls
+from tests.cases import each_case
 
 TOKENS = {"<a>": 3, "<a>b": 4, "</a>": 5}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("literal", "expression"),
     [
         ("", '""'),
@@ -20,7 +19,7 @@ def test_a_text_is_quoted_and_spells_no_special_token(literal, expression):
     assert LarkBuilder(TOKENS).text(literal) == expression
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("after", "marker", "expression"),
     [
         ("", "", '""'),
@@ -42,7 +41,7 @@ def test_without_special_tokens_all_is_text():
     assert LarkBuilder().marker("<a>") == '"<a>"'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("regex", "body"),
     [
         ("[a-z]+", "/[a-z]+/"),

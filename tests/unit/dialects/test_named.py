@@ -1,9 +1,8 @@
-import pytest
-
 from inferd.dialects.registry import DIALECTS, TEMPLATE_ALIASES, is_template_alias
+from tests.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "family"),
     [
         *(("chatml", "chatml"), ("llama3", "llama3"), ("gemma", "gemma3")),
@@ -16,12 +15,12 @@ def test_a_name_stands_for_a_family(name, family):
     assert TEMPLATE_ALIASES[name] is DIALECTS[family]
 
 
-@pytest.mark.parametrize("name", ["llama2", "vicuna", "phi4", "deepseek", ""])
+@each_case("name", ["llama2", "vicuna", "phi4", "deepseek", ""])
 def test_other_names_stand_for_none(name):
     assert name not in TEMPLATE_ALIASES
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "is_one"),
     [
         *(("mistral-v7", True), ("", True), ("{{ messages }}", False)),

@@ -14,6 +14,7 @@ from inferd.dialects.dialect import Dialect, ParsedCall
 from inferd.dialects.lark import LarkBuilder
 from inferd.dialects.registry import DIALECTS, detect_dialect, dialect_of
 from inferd.dialects.schema.subset import UnsupportedSchemaError
+from tests.cases import each_case
 from tests.model.spellings import FAMILIES, WAYS, Spoken
 from tests.unit.dialects.conversations import (
     CONVERSATIONS,
@@ -83,14 +84,14 @@ def test_each_family_has_a_name_of_its_own():
     assert [each.name for each in DIALECTS.values()] == [*DIALECTS]
 
 
-@pytest.mark.parametrize(("name", "template"), FINGERPRINTS.items())
+@each_case(("name", "template"), FINGERPRINTS.items())
 def test_a_model_is_of_one_family(name, template):
     known = [each for each in DIALECTS if DIALECTS[each].recognises("llama", template)]
     assert known == [name] * (name != "generic")
     assert detect_dialect("llama", template) is DIALECTS[name]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("architecture", "name"),
     [
         ("gemma3", "gemma3"),
@@ -328,7 +329,7 @@ def test_a_name_that_a_family_can_write_is_read_as_it_is(family, way, name):
         assert told(DIALECTS[family], (), [text]) == [ParsedCall(name, {})]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "families"),
     [
         ("get_weather-2.x", set()),
@@ -347,7 +348,7 @@ def test_a_name_is_refused_by_those_who_cannot_write_it_alone(name, families):
     assert unable == families
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "name"),
     [
         ("", "chatml"),

@@ -20,6 +20,7 @@ from inferd.doctor.service import (
     service_uid,
 )
 from inferd.service.units import SYSTEM, UnitState, instance
+from tests.cases import each_case
 
 WELL = UnitState(
     load="loaded",
@@ -92,7 +93,7 @@ def test_what_keeps_callers_of_the_bridge_out_is_told(tokens, monkeypatch, tmp_p
     assert bridge_finding(tokens).verdict is Verdict.FAILED
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("state", "detail", "hint"),
     [
         (None, "does not say", "systemctl status inferd.service"),
@@ -176,7 +177,7 @@ def test_accounts_that_are_missing_are_told(find_user, find_group, detail, tmp_p
     assert finding.hint.startswith(f"sudo systemd-sysusers {sysusers}; ")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "may_read", "verdict"),
     [
         ("/srv/m.gguf", True, Verdict.OK),

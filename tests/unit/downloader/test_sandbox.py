@@ -12,6 +12,7 @@ from inferd.sandbox import bpf, landlock, seccomp
 from inferd.sandbox.privileges import UNPRIVILEGED
 from inferd.sandbox.seccomp import ENOSYS_CALLS
 from inferd.sandbox.syscalls import MACHINES, syscall_numbers
+from tests.cases import each_case
 from tests.fakes.bpf import verdict
 from tests.fakes.in_downloader import try_in_downloader
 
@@ -49,7 +50,7 @@ def test_no_allowed_call_writes_files_or_starts_or_signals_anything(said):
     assert makers & {*DOWNLOADING} == set()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "arguments", "allowed"),
     [
         ("openat", (-100, 1, os.O_RDONLY | os.O_CLOEXEC), True),

@@ -38,6 +38,7 @@ from inferd.ipc.worker import (
 from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
 from inferd.memory.plan import LinearSize, MemoryDemand, MemoryShare
 from inferd.wire.responses import DraftCounts, Logprob, Usage
+from tests.cases import each_case
 from tests.fakes.memory_coordinator import DEMAND, grant_all
 from tests.fakes.streams import fill_pipe
 from tests.fakes.worker import CAPABILITIES, Workers, ended
@@ -112,7 +113,7 @@ async def test_a_demand_is_made_once(autojump_clock):
             await load(session)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "demand",
     [
         replace(DEMAND, n_ctx=0),
@@ -536,7 +537,7 @@ async def test_any_message_is_a_sign_of_life(autojump_clock):
         assert over == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         b"\xff\xff\xff\xff",

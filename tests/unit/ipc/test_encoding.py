@@ -69,6 +69,7 @@ from inferd.wire.requests import (
     RerankRequest,
 )
 from inferd.wire.responses import Usage
+from tests.cases import each_case
 from tests.fakes.starting import decode_load_too
 from tests.unit.strategies import FINITE, U32, chunked
 from tests.unit.wire.responses import LOGPROB
@@ -288,8 +289,8 @@ def test_any_payload_is_a_message_or_malformed(noise, payload, place):
                 decode(each)
 
 
-@pytest.mark.parametrize("decode", [decode_to_worker, decode_from_worker])
-@pytest.mark.parametrize(
+@each_case("decode", [decode_to_worker, decode_from_worker])
+@each_case(
     "payload",
     [
         *(b"", b"\xc0", b"\x80", b"\x91" * 100_000, b"\x81\xa1x" * 100_000),
@@ -475,7 +476,7 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("what", LISTS)
+@each_case("what", LISTS)
 def test_a_list_that_is_too_long_is_refused_before_anything_in_it_is_decoded(what):
     with pytest.raises(MalformedMessageError, match="Expected `array` of length"):
         decode_from_worker(LISTS[what])

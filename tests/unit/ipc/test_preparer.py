@@ -21,6 +21,7 @@ from inferd.ipc.preparer import (
     RenderRefused,
 )
 from inferd.ipc.worker import Heartbeat, Run
+from tests.cases import each_case
 
 JOB = GenerateJob(
     turns=[Turn("user", "hi")],
@@ -30,7 +31,7 @@ JOB = GenerateJob(
 WRITTEN = RenderedJob(pieces=("a", "b"), open_thought="<think>", grammar="start:")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         Ready(),

@@ -1,8 +1,6 @@
 import importlib
 import pkgutil
 
-import pytest
-
 import inferd.limits
 from inferd.limits import (
     connections,
@@ -12,12 +10,13 @@ from inferd.limits import (
     server,
     worker,
 )
+from tests.cases import each_case
 from tests.unit.bounds import unexplained
 
 MODULES = sorted(module.name for module in pkgutil.iter_modules(inferd.limits.__path__))
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each_case("name", MODULES)
 def test_every_bound_has_a_docstring_with_its_reason(name):
     assert unexplained(importlib.import_module(f"inferd.limits.{name}")) == []
 

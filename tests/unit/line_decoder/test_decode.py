@@ -13,6 +13,7 @@ from inferd.line_decoder.kinds import KINDS
 from inferd.line_decoder.messages import DecodeTask, framed
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import CancelLine, GenerateRequest
+from tests.cases import each_case
 
 
 def ask_for(kind: str, line: bytes, **fields: Any) -> DecodeTask:
@@ -75,7 +76,7 @@ def test_that_a_conversation_has_calls_is_known_without_it():
     assert request.job.may_call
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "message", "text"),
     [
         ("text", {"id": "r", "messages": []}, "messages must not be empty"),
@@ -187,7 +188,7 @@ def test_documents_to_be_scored_may_be_longer():
     assert answer.request.job is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "content"),
     [
         ("text", {"messages": [{"role": "user", "content": "hello"}]}),
@@ -206,7 +207,7 @@ def test_the_model_that_a_request_names_is_passed_on(kind, content):
     assert (head.refusal.name, head.model) == ("InvalidRequestError", None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "content"),
     [
         ("text", {"messages": [{"role": "user", "content": "hello"}]}),

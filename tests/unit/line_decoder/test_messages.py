@@ -3,7 +3,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -31,6 +30,7 @@ from inferd.line_decoder.messages import (
 )
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import CancelLine
+from tests.cases import each_case
 
 NEVER_RAISED_BY_A_DECODER = {ContextOverflowError}
 """It counts no tokens."""
@@ -48,7 +48,7 @@ def peer_errors() -> list[type[PeerError]]:
     return [each for each in found if each.__module__ == errors.__name__]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "kind", [each for each in peer_errors() if each not in NEVER_RAISED_BY_A_DECODER]
 )
 def test_a_failure_of_a_client_is_the_same_behind_the_process(kind):
@@ -62,7 +62,7 @@ def test_an_error_with_a_constructor_of_its_own_is_none_of_a_decoder(monkeypatch
     assert isinstance(error_of(DecodeFailure("InheritingError", "t")), InternalError)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name", ["PermissionDeniedError", "StrEnum", "no such", "", "ContextOverflowError"]
 )
 def test_a_process_can_make_no_other_failure(name):
@@ -116,7 +116,7 @@ def answered(kind: str, message: dict[str, Any]) -> tuple[DecodeTask, DecodeResu
     return ask, decode_large_line(ask, line).result
 
 
-@pytest.mark.parametrize("kind", LINES)
+@each_case("kind", LINES)
 def test_results_of_its_own_surface_are_plausible(kind):
     for message in (LINES[kind], REFUSED[kind], CANCEL, {"no": "request"}):
         ask, answer = answered(kind, message)
@@ -127,8 +127,8 @@ def test_results_of_its_own_surface_are_plausible(kind):
     assert not is_plausible(replace(ask, kind="text"), answer)
 
 
-@pytest.mark.parametrize("kind", LINES)
-@pytest.mark.parametrize("other", LINES)
+@each_case("kind", LINES)
+@each_case("other", LINES)
 def test_results_of_another_surface_are_implausible(kind, other):
     ask, _ = answered(kind, LINES[kind])
     _, answer = answered(other, LINES[other])
@@ -185,7 +185,7 @@ WRONG: dict[str, Callable[[DecodeResult], DecodeResult]] = {
 }
 
 
-@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+@each_case("change", WRONG.values(), ids=WRONG)
 def test_impossible_results_are_implausible(change):
     ask, answer = answered("blocks", HEARD)
     assert is_plausible(ask, answer)

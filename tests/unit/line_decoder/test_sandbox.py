@@ -10,6 +10,7 @@ from inferd.line_decoder.sandbox import DECODING
 from inferd.sandbox import bpf, landlock, seccomp
 from inferd.sandbox.seccomp import ENOSYS_CALLS
 from inferd.sandbox.syscalls import MACHINES, syscall_numbers
+from tests.cases import each_case
 from tests.fakes.bpf import verdict
 
 BEYOND = [*range(470, 600), 1023, 2**16, 2**30, 2**31, 2**32 - 1]
@@ -63,7 +64,7 @@ def test_no_allowed_call_opens_creates_starts_or_reaches_anything(said):
     assert makers & {*DECODING} == set()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "arguments", "allowed"),
     [
         ("mmap", (0, 4096, mmap.PROT_READ | mmap.PROT_WRITE), True),

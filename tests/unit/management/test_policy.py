@@ -13,11 +13,12 @@ from inferd.management.policy import (
 )
 from inferd.management.shares import HOUR_S, HelperShares
 from inferd.wire.management import HelperRequest
+from tests.cases import each_case
 
 SHA256 = "a" * 64
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("entry", "allowed", "others"),
     [
         (
@@ -56,7 +57,7 @@ def test_nothing_is_allowed_that_begins_with_no_entry(source, entries):
         assert any(source.startswith(entry) for entry in entries)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         "https://models.example/public/../private/m",
@@ -81,7 +82,7 @@ def test_an_ambiguous_or_other_source_is_none(source):
     assert "\x1b" not in caught.value.frame.message
 
 
-@pytest.mark.parametrize("command", ["pull", "remove", "load", "unload", "reload"])
+@each_case("command", ["pull", "remove", "load", "unload", "reload"])
 def test_nothing_that_changes_anything_is_allowed_by_default(command):
     policy = HelperPolicy(HelperSettings(), frozenset())
     request = HelperRequest(

@@ -6,6 +6,7 @@ from inferd.media_decoder.sandbox import DECODING, FORKING
 from inferd.sandbox import bpf
 from inferd.sandbox.seccomp import ENOSYS_CALLS
 from inferd.sandbox.syscalls import MACHINES, syscall_numbers
+from tests.cases import each_case
 from tests.fakes.bpf import verdict
 
 
@@ -38,7 +39,7 @@ def test_the_process_that_forks_opens_and_reaches_nothing_either(machine):
     assert makers & {*FORKING} == set()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rules", "call", "arguments", "is_allowed"),
     [
         (DECODING, "mmap", (0, 4096, mmap.PROT_READ | mmap.PROT_WRITE), True),

@@ -11,6 +11,7 @@ from inferd.memory.plan import (
     MemoryDemand,
     plan_memory,
 )
+from tests.cases import each_case
 from tests.fakes.memory_coordinator import DEMAND
 
 
@@ -31,7 +32,7 @@ LADDER = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("n_mib", "model"),
     [(420, "large"), (410, "large"), (409, "middle"), (210, "middle"), (60, "s")],
 )

@@ -12,6 +12,7 @@ from inferd.memory.plan import (
     MemoryShare,
     plan_memory,
 )
+from tests.cases import each_case
 
 CHAT = MemoryDemand(
     n_ctx=8192,
@@ -190,7 +191,7 @@ def test_a_refusal_has_the_least_that_is_needed_and_what_there_is():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("is_set", "slots_are_set", "n_mib", "advice"),
     [
         (True, False, 300, "n_ctx = 4864 for chat would fit"),

@@ -12,6 +12,7 @@ from inferd.models.embedded import (
     UnknownModelError,
     embedded_model,
 )
+from tests.cases import each_case
 
 TINY = EmbeddedModel(
     name="tiny",
@@ -41,9 +42,7 @@ def test_there_is_a_model_for_each_use():
     ]
 
 
-@pytest.mark.parametrize(
-    "reference", ["/models/chat.gguf", "chat", "", "EMBEDDED:chat"]
-)
+@each_case("reference", ["/models/chat.gguf", "chat", "", "EMBEDDED:chat"])
 def test_a_path_means_no_embedded_model(reference):
     assert embedded_model(reference) is None
 
@@ -63,7 +62,7 @@ def test_it_has_the_name_that_configurations_have():
     assert (TINY.reference, TINY.revision) == ("embedded:tiny", "tiny==1")
 
 
-@pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
+@each_case("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_an_embedded_model_is_pinned_to_the_byte(model):
     for package in model.packages:
         assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", package.requirement)
@@ -78,7 +77,7 @@ def test_an_embedded_model_is_pinned_to_the_byte(model):
     assert model.license
 
 
-@pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
+@each_case("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_a_model_is_one_member_as_it_is_or_has_a_recipe_that_there_is(model):
     if model.recipe is None:
         assert [model.file_name] == [member.name for member in members_of(model)]

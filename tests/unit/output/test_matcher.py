@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from inferd.output.matcher import PhraseAutomaton, PhraseMatcher
+from tests.cases import each_case
 from tests.unit.output.oracle import settled, split, whole
 
 WORDS = st.text("ab", max_size=6) | st.text("abc", max_size=6)
@@ -53,7 +54,7 @@ def test_after_each_character_all_that_is_certain_is_given_and_no_more(phrases, 
     assert_certain_is_given(phrases, text)
 
 
-@pytest.mark.parametrize("phrases", TRICKY)
+@each_case("phrases", TRICKY)
 def test_so_it_is_for_every_short_text(phrases):
     for chars in product("ab", repeat=7):
         assert_certain_is_given(phrases, "".join(chars))
@@ -88,7 +89,7 @@ def test_nothing_is_found_among_no_phrases():
     assert finder.found is None
 
 
-@pytest.mark.parametrize("char", [*string.punctuation, "\n", " ", "é", "😀"])
+@each_case("char", [*string.punctuation, "\n", " ", "é", "😀"])
 def test_a_phrase_is_no_pattern(char):
     finder = PhraseMatcher(PhraseAutomaton([char, "x" + char]))
     assert finder.feed("no" + char + "yes") == "no"

@@ -12,6 +12,7 @@ from inferd.limits.protocol import MAX_TOOL_CALLS
 from inferd.output import parser as blocks
 from inferd.output.parser import TOOL_CALL_MAX_CHARS, Block, BlockParser, merge_deltas
 from inferd.wire.responses import Logprob
+from tests.cases import each_case
 from tests.unit.output.oracle import Parsed, read_calls, split
 
 THOUGHT = Region(
@@ -215,7 +216,7 @@ def test_no_delta_is_empty_and_no_neighbours_are_of_one_kind(pieces):
 # --- what is certain is given -------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "certain"),
     [
         ("a <think", [Text("a ")]),
@@ -289,7 +290,7 @@ def test_all_characters_are_counted_where_they_go(pieces, is_cut, is_structured,
     assert text == text_of(said)
 
 
-@pytest.mark.parametrize("rest", ["", " ", "; ", '; {"name'])
+@each_case("rest", ["", " ", "; ", '; {"name'])
 def test_all_characters_of_forced_calls_that_are_cut_are_counted(rest):
     region = Region(
         holds="calls",
@@ -364,15 +365,13 @@ def test_of_two_regions_with_one_begin_the_first_counts():
     assert outcome((CALLS, note), [text], calls_tools=False) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "before", ["", "\n ", "\n<think>f{</think>\n", "<note>x</note>"]
-)
+@each_case("before", ["", "\n ", "\n<think>f{</think>\n", "<note>x</note>"])
 def test_what_comes_only_first_comes_after_white_space_and_thoughts(before):
     said, _ = outcome(ALL, [before])
     assert outcome(ALL, [before + CALL]) == ([*said, use(0)], [])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "before", ["a ", "<think></think>.", f"<calls>{CALL}</calls>", "<calls>-</calls>"]
 )
 def test_what_comes_only_first_is_text_after_anything_else(before):
@@ -453,8 +452,8 @@ def test_a_call_that_nothing_closes_is_a_call_in_an_answer_that_was_cut(begin):
     assert outcome(ALL, [begin + CALL], was_cut=True) == ([use(0)], [])
 
 
-@pytest.mark.parametrize("was_cut", [False, True])
-@pytest.mark.parametrize("text", ["<calls>", f"<calls>{CALL}</cal", "[CALLS]", "f{"])
+@each_case("was_cut", [False, True])
+@each_case("text", ["<calls>", f"<calls>{CALL}</cal", "[CALLS]", "f{"])
 def test_a_call_that_is_not_whole_at_the_end_is_text(text, was_cut):
     found = outcome(ALL, [text], was_cut=was_cut)
     assert found == ([Text(text)], [MalformedToolCall(text)])

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 
 from inferd.residency.residency import Decision, ModelState, Residency, TurnRules
+from tests.cases import each_case
 
 NAMES = ("a", "b", "c", "d")
 ALL = (*NAMES, "new-1", "new-2", "new-3")
@@ -534,9 +535,7 @@ def test_a_small_model_that_fits_beside_the_first_in_line_does_not_wait_for_it()
     assert residency.decide(2).loads == ["small"]
 
 
-@pytest.mark.parametrize(
-    ("asked_s", "ends_at"), [(None, 110), (0, 110), (3, 13), (1000, 110)]
-)
+@each_case(("asked_s", "ends_at"), [(None, 110), (0, 110), (3, 13), (1000, 110)])
 def test_a_request_shortens_the_keep_alive_that_is_configured(asked_s, ends_at):
     residency = make(a=4, keep_alive_s=100)
     load(residency, "a")

@@ -36,6 +36,7 @@ from inferd.wire.blocks import (
     VideoAttachment,
     VideoBlock,
 )
+from tests.cases import each_case
 
 HI = TextBlock("hi")
 IMAGE = ImageAttachment("i", 2, 1, "1234")
@@ -63,7 +64,7 @@ def refusal(request):
 # --- what is sound --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     "request_",
     [
         asked(TextBlock("")),
@@ -86,7 +87,7 @@ def test_this_is_sound(request_):
 # --- what is not ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("attachments", "text"),
     [
         ([UnknownAttachment()], "attachments contain an unknown kind"),
@@ -105,7 +106,7 @@ def test_attachments_are_checked_one_after_the_other(attachments, text):
     assert refusal(asked(HI, attachments=attachments)) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("block", "text"),
     [
         (ImageBlock("x"), 'references unknown attachment_id "x"'),
@@ -263,7 +264,7 @@ def test_attachments_are_charged_together_whether_or_not_they_are_used(monkeypat
 # --- what it asks of a backend ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "more"),
     [
         (asked(HI), ()),

@@ -8,6 +8,7 @@ from inferd.resolve.embed import check_answer_fits, resolve_embed
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import EMBEDS
 from inferd.wire.requests import EmbedRequest
+from tests.cases import each_case
 
 TASKS = [
     *("retrieval_query", "retrieval_document", "similarity", "classification"),
@@ -37,8 +38,8 @@ def test_texts_and_nothing_else_will_do():
     assert resolve(input=["one", " "]) == ResolvedRequest(job=job, needs=(EMBEDS,))
 
 
-@pytest.mark.parametrize("dimensions", [1, 256, 2**32 - 1])
-@pytest.mark.parametrize("task", TASKS)
+@each_case("dimensions", [1, 256, 2**32 - 1])
+@each_case("task", TASKS)
 def test_tasks_and_dimensions_are_passed_on(task, dimensions):
     job = resolve(task=task, dimensions=dimensions).job
     assert (job.task, job.dimensions) == (task, dimensions)
@@ -56,7 +57,7 @@ def test_tokens_take_the_place_of_texts():
     assert asked == ResolvedRequest(job=job, needs=(EMBEDS,))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "text"),
     [
         ({"input": []}, "input must not be empty"),
@@ -114,7 +115,7 @@ def test_more_vectors_than_fit_are_refused_with_how_many_do(
     assert text.startswith("tokens has 682 entries, at most 681 vectors")
 
 
-@pytest.mark.parametrize("n_embd", [1400, 2048, 4096, 16384])
+@each_case("n_embd", [1400, 2048, 4096, 16384])
 def test_what_is_let_through_fits_with_room_for_the_rest_of_the_frame(n_embd):
     n_texts = 0
     for n in range(1, MAX_EMBED_INPUTS + 1):

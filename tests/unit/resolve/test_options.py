@@ -29,6 +29,7 @@ from inferd.wire.requests import (
     GenerateRequest,
     RerankRequest,
 )
+from tests.cases import each_case
 
 ALLOWED = {
     "temperature": "[0, 2]",
@@ -60,7 +61,7 @@ def test_these_numbers_have_a_range():
     assert set(RANGES) == set(ALLOWED)
 
 
-@pytest.mark.parametrize("field", ALLOWED)
+@each_case("field", ALLOWED)
 @settings(max_examples=50)
 @given(value=st.floats())
 @example(value=0.0)
@@ -79,7 +80,7 @@ def test_a_number_is_in_its_range_or_named_with_it(field, value):
         assert float(shown) == pytest.approx(value, rel=0, abs=0, nan_ok=True)
 
 
-@pytest.mark.parametrize("field", ALLOWED)
+@each_case("field", ALLOWED)
 def test_both_edges_of_a_range_are_as_its_brackets_say(field):
     bracket, low, high = parts(BOUND, ALLOWED[field])
     assert in_range(field, float(high)) == float(high)
@@ -89,7 +90,7 @@ def test_both_edges_of_a_range_are_as_its_brackets_say(field):
         assert said(in_range, field, float(low)) == f"{field} {low} not in (0, {high}]"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "shown"),
     [
         *((2.0, "2"), (2, "2"), (-0.5, "-0.5"), (1e300, "1e+300"), (0.1, "0.1")),
@@ -105,7 +106,7 @@ def test_a_whole_number_between_its_bounds_is_kept(value):
     assert count_in_range("n", value, 1, 3) == value
 
 
-@pytest.mark.parametrize("value", [0, 4, -1, 10**4000])
+@each_case("value", [0, 4, -1, 10**4000])
 def test_a_whole_number_outside_its_bounds_is_named_with_them(value):
     assert said(count_in_range, "n", value, 1, 3) == f"n {value} not in [1, 3]"
 
@@ -132,7 +133,7 @@ def test_a_request_has_16_stop_strings_at_most():
     assert said(stops_of, ["x"] * 17) == "stop has 17 strings, at most 16 are allowed"
 
 
-@pytest.mark.parametrize("letter", ["a", "é", "😀", "\0"])
+@each_case("letter", ["a", "é", "😀", "\0"])
 def test_a_stop_string_is_counted_in_bytes(letter):
     fits = letter * (256 // len(letter.encode()))
     assert stops_of([letter, fits]) == (letter, fits)
@@ -168,7 +169,7 @@ def test_biases_are_by_token():
     assert biases_of(given_) == {0: -100.0, 2**32 - 1: 100.0, 7: 0.0}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "key",
     ["", "-1", "+1", " 1", "1.0", "1_0", "0x1", "one", "²", "٣", "1" * 11, "07", "00"],
 )
@@ -178,7 +179,7 @@ def test_a_token_is_an_id_in_decimal(key):
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "shown"),
     [
         *((100.5, "100.5"), (-101.0, "-101"), (1e300, "1e+300")),
@@ -225,7 +226,7 @@ def test_a_model_without_a_name_or_with_a_long_one_is_refused(n_chars):
     assert said(model_of, request) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "resolve",
     [
         lambda **model: resolve_v1(

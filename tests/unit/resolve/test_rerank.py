@@ -7,6 +7,7 @@ from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.rerank import resolve_rerank
 from inferd.routing import RERANKS
 from inferd.wire.requests import RerankRequest
+from tests.cases import each_case
 
 
 def resolve(**fields):
@@ -28,7 +29,7 @@ def test_a_query_and_documents_will_do():
     assert resolve(query=" ", documents=["one", "one"]) == plan
 
 
-@pytest.mark.parametrize("top_n", [None, 1, 2, 2**32 - 1])
+@each_case("top_n", [None, 1, 2, 2**32 - 1])
 def test_more_than_there_are_may_be_asked_for(top_n):
     assert resolve(top_n=top_n) == resolve()
 
@@ -37,7 +38,7 @@ def test_as_many_documents_as_may_be():
     assert len(resolve(documents=["x"] * 256).job.documents) == 256
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "text"),
     [
         ({"query": ""}, "query must not be empty"),

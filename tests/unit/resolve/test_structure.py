@@ -12,6 +12,7 @@ from inferd.wire.blocks import (
     ResponseFormat,
     TextBlock,
 )
+from tests.cases import each_case
 
 SCHEMA = b'{"type": "object", "maximum": 1.0}'
 TOOLS = [blocks.Tool("f", "does f", Raw(SCHEMA)), blocks.Tool("g", "", Raw(b"{}"))]
@@ -28,7 +29,7 @@ def asking(choice, tools=TOOLS) -> BlocksRequest:
     return BlocksRequest(messages=[turn], tools=tools, tool_choice=choice)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "structure"),
     [
         (None, None),
@@ -58,7 +59,7 @@ def test_a_structure_is_kept_as_it_was_written(asked, structure):
     assert structure_of(asked) == structure
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "text"),
     [
         (
@@ -108,7 +109,7 @@ def test_no_grammar_is_no_structure():
     assert grammar_of("") is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("choice", "resolved"),
     [
         (None, ToolChoice("auto")),
@@ -123,7 +124,7 @@ def test_a_choice_of_tools_is_one_of_four(choice, resolved):
     assert resolved.is_forced == (choice == "required" or choice == NamedTool("g"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "text"),
     [
         (asking("any"), "tool_choice any not in [auto, required, none]"),
@@ -154,7 +155,7 @@ def test_a_schema_that_is_no_text_is_refused():
     assert said(tools_of, asking(None, tools)) == "tools[1].input_schema is not UTF-8"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("structure", "field"),
     [
         (Structure(kind="json_schema", source="{}"), "response_format.schema"),

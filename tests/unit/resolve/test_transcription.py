@@ -21,6 +21,7 @@ from inferd.wire.blocks import (
     TextBlock,
     Tool,
 )
+from tests.cases import each_case
 from tests.fakes.backend import ScriptedBackend
 
 SOUND = AudioAttachment("s", 16000, "")
@@ -146,7 +147,7 @@ ASKING: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("field", NOT_HONOURED)
+@each_case("field", NOT_HONOURED)
 def test_what_it_cannot_honour_needs_a_model_that_writes(field):
     plan = resolve(**{field: NOT_HONOURED[field]})
     assert plan.transcription is None
@@ -156,8 +157,8 @@ def test_what_it_cannot_honour_needs_a_model_that_writes(field):
     assert routed(plan, SPEECH, able) == 1
 
 
-@pytest.mark.parametrize("field", NOT_HONOURED)
-@pytest.mark.parametrize("asking", ASKING)
+@each_case("field", NOT_HONOURED)
+@each_case("asking", ASKING)
 def test_who_asks_for_one_is_told_what_it_cannot_honour(field, asking):
     assert refusal(**{field: NOT_HONOURED[field]}, **asking).endswith(
         f"asks for a transcription, which cannot honour {field}"
@@ -185,7 +186,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("messages", OTHERS)
+@each_case("messages", OTHERS)
 def test_a_conversation_is_for_a_model_that_writes(messages):
     plan = resolve(*messages, attachments=[SOUND, IMAGE])
     assert plan.transcription is None
@@ -216,12 +217,12 @@ def test_a_recording_goes_to_the_first_that_hears():
     assert routed(plan, DEAF, SPEECH, WRITER) == 1
 
 
-@pytest.mark.parametrize("asking", ASKING)
+@each_case("asking", ASKING)
 def test_a_transcription_goes_to_the_first_that_writes_speech_down(asking):
     assert routed(resolve(**asking), DEAF, WRITER, SPEECH) == 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "able", "code", "words"),
     [
         ({}, [DEAF], "attachment_unsupported", "no backend takes audio"),

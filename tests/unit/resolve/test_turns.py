@@ -16,6 +16,7 @@ from inferd.wire.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from tests.cases import each_case
 from tests.unit.strategies import BLOCKS_REQUESTS
 
 
@@ -31,7 +32,7 @@ def call(call_id: str, name: str = "f", arguments: str = "{}") -> PastCall:
     return PastCall(id=call_id, name=name, arguments=arguments)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("blocks", "text"),
     [
         ([], ""),

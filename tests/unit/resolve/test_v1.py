@@ -7,6 +7,7 @@ from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.v1 import resolve_v1
 from inferd.routing import GENERATES
 from inferd.wire.requests import ChatMessage, GenerateRequest
+from tests.cases import each_case
 from tests.unit.strategies import REQUESTS, U32
 
 TURN = ChatMessage("user", "hi")
@@ -73,7 +74,7 @@ def test_any_request_comes_to_a_plan_or_a_refusal(request_):
     assert isinstance(outcome, ResolvedRequest | InvalidRequestError)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "text"),
     [
         ({"temperature": 2.5}, "temperature 2.5 not in [0, 2]"),
@@ -105,7 +106,7 @@ def test_an_image_token_budget_is_one_of_five_or_named_with_them(value):
         )
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
+@each_case("budget", BUDGETS)
 def test_each_budget_of_the_wire_is_accepted(budget):
     assert resolve(image_token_budget=budget) == PLAN
 

@@ -29,6 +29,7 @@ from inferd.wire.blocks import (
     ToolUseBlock,
 )
 from inferd.wire.codec import decode_blocks
+from tests.cases import each_case
 from tests.unit.strategies import BLOCKS_REQUESTS
 
 TURN = Message("user", [TextBlock("h"), ToolResultBlock("tc-0", [TextBlock("i")])])
@@ -127,7 +128,7 @@ def test_a_reasoning_trace_is_a_matter_of_the_backend():
     assert resolve(thinking=False) == resolve()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "edges"),
     [
         *(("temperature", (0, 2)), ("top_p", (0.001, 1)), ("min_p", (0, 1))),
@@ -142,7 +143,7 @@ def test_the_edges_of_a_range_are_inside(field, edges):
         assert isinstance(resolve(**{field: value}), ResolvedRequest)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "text"),
     [
         ({"temperature": 2.1}, "temperature 2.1 not in [0, 2]"),
@@ -216,7 +217,7 @@ def test_a_choice_that_forces_nothing_is_as_good_as_none(choice):
     assert resolve(tool_choice=choice) == resolve()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "may_call"),
     [
         ({}, False),
@@ -237,7 +238,7 @@ def test_tools_and_the_wish_for_a_trace_are_passed_on():
     assert not resolve().job.thinks
 
 
-@pytest.mark.parametrize("use", ["auto", "off", "discard", None])
+@each_case("use", ["auto", "off", "discard", None])
 def test_there_are_three_uses_of_a_cache(use):
     assert resolve(cache=use).job.cache == (use or "auto")
 

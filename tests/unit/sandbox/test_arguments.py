@@ -2,8 +2,6 @@ import mmap
 import socket
 import time
 
-import pytest
-
 from inferd.sandbox import bpf
 from inferd.sandbox.arguments import (
     ALLOWED_CLOCKS,
@@ -12,13 +10,14 @@ from inferd.sandbox.arguments import (
     RECVMSG_IN_BAND,
     SENDTO_CONNECTED,
 )
+from tests.cases import each_case
 from tests.fakes.bpf import verdict
 
 ARCHITECTURE, NUMBER = 0xC000_003E, 7
 
 
-@pytest.mark.parametrize("flags", [0, socket.MSG_DONTWAIT, socket.MSG_OOB, 1 << 31])
-@pytest.mark.parametrize(
+@each_case("flags", [0, socket.MSG_DONTWAIT, socket.MSG_OOB, 1 << 31])
+@each_case(
     ("rule", "before"),
     [
         (SENDTO_CONNECTED, (3, 1, 9)),
@@ -35,7 +34,7 @@ def test_nothing_is_sent_to_an_address():
     assert not is_allowed(SENDTO_CONNECTED, 3, 1, 9, 0, 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("clock", "allowed"),
     [
         (time.CLOCK_MONOTONIC, True),

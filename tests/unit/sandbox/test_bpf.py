@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 
 from inferd.sandbox import bpf
 from inferd.sandbox.bpf import ArgIn, ArgLacks, ArgNull
+from tests.cases import each_case
 from tests.fakes.bpf import verdict
 
 OURS, ANOTHER = 0xC000_003E, 0x4000_0003
@@ -38,7 +39,7 @@ def test_a_rule_without_tests_allows_any_use(arguments):
     assert asked(435, *arguments) == NO_SUCH_CALL
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("number", "arguments", "allowed"),
     [
         (2, (0, 0, 1), True),

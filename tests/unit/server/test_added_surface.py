@@ -26,6 +26,7 @@ from inferd.server.services.endpoints import BINDINGS, Binding
 from inferd.server.telemetry.log_format import ConsoleFormat, record_of
 from inferd.service.activation import ActivationError
 from inferd.wire.requests import EmbedRequest
+from tests.cases import each_case
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.echo import ECHO, SOCKET, SURFACES, WITH_ECHO, echo_fields
 from tests.fakes.listener import listening
@@ -257,7 +258,7 @@ PARTS = {each.name: getattr(ECHO, each.name) for each in fields(ECHO)}
 REQUIRED = ["surface", "is_served_by", "decode", "service"]
 
 
-@pytest.mark.parametrize("part", REQUIRED)
+@each_case("part", REQUIRED)
 def test_a_binding_without_a_part_cannot_be_made(part):
     Binding(**PARTS)
     with pytest.raises(TypeError, match=part):

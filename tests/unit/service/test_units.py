@@ -16,6 +16,7 @@ from inferd.service.units import (
     stopped_service,
     unit_state,
 )
+from tests.cases import each_case
 
 SYSTEMCTL = """#!/bin/sh
 echo "$@" >> {calls}
@@ -63,7 +64,7 @@ def systemd(tmp_path, monkeypatch):
     return answers
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("directory", "unit"),
     [
         ("/run/inferd", "inferd.service"),
@@ -88,7 +89,7 @@ def test_a_service_has_the_commands_that_are_typed():
     assert mine.journal == "journalctl --user -u inferd -n 20"
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a b", "a/b", "-x", "x" * 65])
+@each_case("name", ["", "../x", "a b", "a/b", "-x", "x" * 65])
 def test_a_name_that_no_unit_has_is_refused(name):
     with pytest.raises(UnknownInstanceError, match="name of an instance"):
         instance(name)

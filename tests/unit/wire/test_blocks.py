@@ -7,6 +7,7 @@ from inferd.limits.protocol import U32_MAX
 from inferd.wire import blocks
 from inferd.wire.blocks import BlocksRequest, Message
 from inferd.wire.codec import decode_blocks
+from tests.cases import each_case
 from tests.unit.wire import examples
 
 TEXT = {"type": "text", "text": "hi"}
@@ -94,24 +95,24 @@ def test_all_but_the_messages_may_be_left_out():
         decode_blocks(b"{}")
 
 
-@pytest.mark.parametrize("name", [*U32_FIELDS, *NUMBERS, *FLAGS, *OTHERS])
+@each_case("name", [*U32_FIELDS, *NUMBERS, *FLAGS, *OTHERS])
 def test_null_is_as_good_as_nothing_for_an_option(name):
     assert read(**{name: None}) == read()
 
 
-@pytest.mark.parametrize("name", ["id", "messages", "attachments", "tools"])
+@each_case("name", ["id", "messages", "attachments", "tools"])
 def test_null_is_no_text_and_no_list(name):
     assert f"`$.{name}`" in refusal(**{name: None})
 
 
-@pytest.mark.parametrize("name", U32_FIELDS)
+@each_case("name", U32_FIELDS)
 def test_an_unsigned_field_takes_what_32_bits_hold(name):
     assert [getattr(read(**{name: n}), name) for n in (0, U32_MAX)] == [0, U32_MAX]
     for outside in (-1, U32_MAX + 1, 1.0, True, "1"):
         assert f"`$.{name}`" in refusal(**{name: outside})
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@each_case("name", NUMBERS)
 def test_a_number_is_any_finite_one(name):
     assert [getattr(read(**{name: n}), name) for n in (-1e300, 7)] == [-1e300, 7.0]
     for wrong in ("1", True, [1]):
@@ -121,7 +122,7 @@ def test_a_number_is_any_finite_one(name):
             decode_blocks(b'{"messages":[],"%s":%s}' % (name.encode(), beyond))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "wrong"),
     [
         *((name, 1) for name in FLAGS),
@@ -137,13 +138,13 @@ def test_another_type_is_refused_with_its_place(name, wrong):
     assert f"`$.{name}" in refusal(**{name: wrong})
 
 
-@pytest.mark.parametrize("role", ["tool", "User", "", None, 1])
+@each_case("role", ["tool", "User", "", None, 1])
 def test_there_is_no_fourth_role(role):
     place = "`$.messages[0].role`"
     assert place in refusal(messages=[{"role": role, "content": [TEXT]}])
 
 
-@pytest.mark.parametrize("content", ["hi", None, {}, TEXT, ["hi"], [None], [[]]])
+@each_case("content", ["hi", None, {}, TEXT, ["hi"], [None], [[]]])
 def test_content_is_a_list_of_blocks(content):
     text = refusal(messages=[{"role": "user", "content": content}])
     assert "`$.messages[0].content" in text
@@ -172,7 +173,7 @@ def test_a_tool_has_all_its_fields(field):
     assert f"missing required field `{field}`" in refusal(tools=[rest])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "attachment",
     [
         *({**IMAGE, name: -1} for name in ("width", "height")),
@@ -195,7 +196,7 @@ def test_what_is_meaning_is_not_checked_here():
     assert read(stop=[""] * 17, cache="odd", tool_choice="odd", priority=99).stop
 
 
-@pytest.mark.parametrize(
+@each_case(
     "written",
     [
         *(b"null", b"5", b"1.0e5", b'"\\u00e9"', b"[ 1,\t2 ]", b"1" * 5000, b"1e999"),

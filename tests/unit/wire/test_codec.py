@@ -35,6 +35,7 @@ from inferd.wire.requests import (
 )
 from inferd.wire.responses import EmbeddingsFrame, EncodeUsage, ErrorFrame, TokenFrame
 from inferd.wire.speech import AppendLine
+from tests.cases import each_case
 from tests.unit.strategies import (
     BLOCKS_REQUESTS,
     EMBED_REQUESTS,
@@ -153,7 +154,7 @@ def test_any_bytes_are_an_answer_or_an_invalid_frame(frame):
             decode(frame)
 
 
-@pytest.mark.parametrize("decode", OF_REQUESTS, ids=kind_of)
+@each_case("decode", OF_REQUESTS, ids=kind_of)
 def test_half_a_request_is_none(decode):
     _, example = DECODERS[decode]
     decode(example)
@@ -162,8 +163,8 @@ def test_half_a_request_is_none(decode):
             decode(example[:n_bytes])
 
 
-@pytest.mark.parametrize("decode", OF_REQUESTS, ids=kind_of)
-@pytest.mark.parametrize(
+@each_case("decode", OF_REQUESTS, ids=kind_of)
+@each_case(
     "frame",
     [
         *(b"", b" ", b"null", b"[]", b'"id"', b"{", b"{}", b"{}{}", b"\xef\xbb\xbf{}"),
@@ -176,7 +177,7 @@ def test_what_is_no_object_is_no_request(decode, frame):
         decode(frame)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "frame",
     [
         frame_of('"x":' + "[" * 100_000),
@@ -212,7 +213,7 @@ def test_the_first_fault_is_told_with_its_place():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "member",
     [
         *('"x":1e999', '"x":[[{}]]', '"x":null', '"x":"\\ud83d\\ude00"', '"X":1'),
@@ -236,7 +237,7 @@ def test_a_cancel_with_two_ids_is_no_line_that_can_be_read():
         decode_cancel(b'{"type":"cancel","id":"a","id":"b"}')
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         b'{"type":"cancel","id":"a"}',
@@ -249,7 +250,7 @@ def test_a_line_of_type_cancel_is_a_cancel_whatever_else_it_has(line):
     assert decode_cancel(line) == CancelLine(id="a")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         frame_of('"id":"cancel"'),
@@ -265,20 +266,20 @@ def test_a_line_that_only_speaks_of_cancel_is_none(line):
     assert decode_cancel(line) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line", [b'{"type":"cancel","id":"a"', b'["cancel"]', b'"cancel"', b"cancel", b""]
 )
 def test_what_is_no_object_is_no_cancel(line):
     assert decode_cancel(line) is None
 
 
-@pytest.mark.parametrize("member", ["", ',"id":null', ',"id":7', ',"id":["a"]'])
+@each_case("member", ["", ',"id":null', ',"id":7', ',"id":["a"]'])
 def test_a_cancel_without_an_id_is_refused(member):
     with pytest.raises(InvalidFrameError, match="id"):
         decode_cancel(f'{{"type":"cancel"{member}}}'.encode())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         frame_of('"id":"append"'),
@@ -322,7 +323,7 @@ def test_a_line_of_type_append_is_one_whatever_else_it_has(line, expected):
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("members", "fault"),
     [
         ('"attachment_id":"s","bytes":""', "id"),
@@ -363,7 +364,7 @@ def test_a_command_has_a_name(line):
 # --- there and back -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("decode", "requests"),
     [
         (decode_generate, REQUESTS),
@@ -387,7 +388,7 @@ def test_a_request_survives_encoding(decode, requests, data):
     assert line.index(b"\n") == len(line) - 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("decode", "answers"),
     [
         (decode_text_response, responses.TEXT),
@@ -406,7 +407,7 @@ def test_an_answer_survives_encoding(decode, answers, data):
     assert line.index(b"\n") == len(line) - 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line", [b"", b"{}", b"ready", b'{"status":1}', b'{"status":"ready","phase":[]}']
 )
 def test_what_has_no_status_is_no_status_frame(line):
@@ -414,7 +415,7 @@ def test_what_has_no_status_is_no_status_frame(line):
         decode_status(line)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("decode", "frame"),
     [
         (decode_text_response, b'{"type":"frame","id":"a","block":{}}'),
@@ -437,7 +438,7 @@ def test_what_the_protocol_does_not_know_is_no_answer(decode, frame):
         decode(frame)
 
 
-@pytest.mark.parametrize("code", ErrorCode)
+@each_case("code", ErrorCode)
 def test_every_code_is_read_from_every_socket(code):
     line = f'{{"type":"error","id":"","code":"{code}","message":"x"}}'.encode()
     for decode in ANSWER_DECODERS[:4]:
@@ -501,8 +502,8 @@ def test_what_python_says_of_a_fault_is_not_repeated(frame, said):
     assert caught.value.message == said
 
 
-@pytest.mark.parametrize("decode", [decode_generate, decode_blocks])
-@pytest.mark.parametrize("role", ["User", "function", "tool"])
+@each_case("decode", [decode_generate, decode_blocks])
+@each_case("role", ["User", "function", "tool"])
 def test_an_unknown_role_is_told_with_those_that_are_allowed(decode, role):
     message = b'{"messages":[{"role":"%s","content":%s}]}'
     content = b"[]" if decode is decode_blocks else b'""'
@@ -517,7 +518,7 @@ def test_an_unknown_role_is_told_with_those_that_are_allowed(decode, role):
     assert str(caught.value) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "content",
     [
         b'"hi"',
@@ -534,7 +535,7 @@ def test_content_that_is_no_array_is_told_with_what_it_is(content):
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("decode", "line"),
     [
         (decode_generate, b'{"messages":[{"role":"user","content":[]}]}'),

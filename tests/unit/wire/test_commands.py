@@ -5,6 +5,7 @@ from msgspec import Raw
 from inferd.errors import InvalidFrameError
 from inferd.wire.codec import decode_command, decode_reply, encode
 from inferd.wire.commands import BackendInfo, Command, Reply, RequestInfo
+from tests.cases import each_case
 
 START = '{"id":"admin","type":"reply","command":'
 QUEUED = RequestInfo(
@@ -64,7 +65,7 @@ REPLIES = {
 }
 
 
-@pytest.mark.parametrize("line", REPLIES)
+@each_case("line", REPLIES)
 def test_a_reply_is_these_bytes(line):
     assert encode(REPLIES[line]) == line.encode() + b"\n"
     assert decode_reply(line.encode()) == REPLIES[line]

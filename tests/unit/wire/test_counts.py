@@ -1,17 +1,16 @@
-import pytest
-
 from inferd.wire.codec import (
     decode_blocks,
     decode_embed,
     decode_generate,
     decode_rerank,
 )
+from tests.cases import each_case
 from tests.fakes.streams import blocks, embed, generate, rerank
 
 TOOL = {"name": "t", "description": "secret", "input_schema": {}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "facts"),
     [
         (decode_generate(generate()), {}),

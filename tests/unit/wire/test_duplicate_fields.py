@@ -15,6 +15,7 @@ from inferd.wire.codec import (
 )
 from inferd.wire.duplicate_fields import refuse_duplicates
 from inferd.wire.requests import ChatMessage, GenerateRequest
+from tests.cases import each_case
 from tests.unit.strategies import REQUESTS
 from tests.unit.wire import examples
 
@@ -45,7 +46,7 @@ def members_of(frame: bytes) -> list[bytes]:
 # --- fields of requests -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("decode", "example", "index"),
     [
         (decode, example, index)
@@ -61,7 +62,7 @@ def test_a_field_that_stands_twice_is_refused(decode, example, index):
         decode(frame)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("member", "field"),
     [
         ('"id":"a","id":"b"', "id"),
@@ -75,7 +76,7 @@ def test_it_does_not_matter_where_or_with_what_value(member, field):
         decode_generate(frame_of(member))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "member",
     [
         '"x":1,"x":2',
@@ -93,9 +94,7 @@ def test_what_only_looks_like_a_field_may_stand_twice(member):
     assert decode_generate(frame_of(member)) == ASKED
 
 
-@pytest.mark.parametrize(
-    "name", [*GenerateRequest.__struct_fields__, "role", "content"]
-)
+@each_case("name", [*GenerateRequest.__struct_fields__, "role", "content"])
 def test_a_value_that_is_the_name_of_a_field_is_no_duplicate(name):
     request = GenerateRequest(
         id=name, messages=[ChatMessage("user", name)], grammar=name, top_k=1
@@ -106,8 +105,8 @@ def test_a_value_that_is_the_name_of_a_field_is_no_duplicate(name):
 # --- fields of what is in them ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["role", "content"])
-@pytest.mark.parametrize("index", [0, 1])
+@each_case("field", ["role", "content"])
+@each_case("index", [0, 1])
 def test_a_field_that_stands_twice_in_a_message_is_refused(field, index):
     turns = ['{"role":"user","content":"user"}'] * 2
     turns[index] = turns[index].replace("}", f',"{field}":"user"}}')
@@ -128,7 +127,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("part", "levels"),
     [
         *((part, levels) for part in PARTS for levels in (0, 1, 300)),
@@ -143,7 +142,7 @@ def test_a_field_that_stands_twice_in_a_block_is_refused_how_deep_ever(part, lev
         decode_blocks(frame.encode())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "member",
     [
         '"attachments":[{"kind":"video","id":"a","id":"b","bytes":""}]',
@@ -166,7 +165,7 @@ def test_a_field_that_stands_twice_in_a_part_of_a_request_is_refused(member):
         decode_blocks(f'{{"messages":[],{member}}}'.encode())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "frame",
     [
         (
@@ -206,7 +205,7 @@ def test_what_is_inside_json_of_others_may_stand_twice(frame):
 # --- the second look --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     "member",
     [
         b'"x":"\xff"',
@@ -222,7 +221,7 @@ def test_a_second_look_finds_repeats_or_refuses_the_frame(member):
         decode_generate(frame_of(member, '"id":"a"', '"id":"b"'))
 
 
-@pytest.mark.parametrize("levels", range(940, 1000, 4))
+@each_case("levels", range(940, 1000, 4))
 def test_nesting_that_can_be_read_but_once_ends_a_frame_and_nothing_else(levels):
     frame = frame_of('"x":' + "[" * levels + "]" * levels, '"id":"a"', '"y":"id"')
     with suppress(InvalidFrameError):

@@ -11,6 +11,7 @@ from inferd.wire.requests import (
     GenerateRequest,
     RerankRequest,
 )
+from tests.cases import each_case
 from tests.unit.wire import examples
 
 Request = GenerateRequest | EmbedRequest | RerankRequest
@@ -115,7 +116,7 @@ def test_a_request_without_content_is_none(kind, field):
         msgspec.convert(fields, kind)
 
 
-@pytest.mark.parametrize(("kind", "field"), U32_FIELDS)
+@each_case(("kind", "field"), U32_FIELDS)
 def test_an_unsigned_field_takes_what_32_bits_hold(kind, field):
     assert [getattr(read(kind, **{field: n}), field) for n in (0, U32_MAX)] == [
         0,
@@ -131,12 +132,12 @@ def test_a_whole_number_will_do_for_a_fraction(field):
     assert getattr(read(**{field: 1}), field) == 1.0
 
 
-@pytest.mark.parametrize(("kind", "field"), OPTIONS)
+@each_case(("kind", "field"), OPTIONS)
 def test_null_is_as_good_as_nothing_for_an_option(kind, field):
     assert read(kind, **{field: None}) == read(kind)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "field"),
     [
         *((kind, "id") for kind in NEEDED),
@@ -149,7 +150,7 @@ def test_null_is_no_text_and_no_list(kind, field):
         read(kind, **{field: None})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "field", "value"),
     [
         (GenerateRequest, "stop", "text"),
@@ -187,7 +188,7 @@ def test_there_are_three_roles(role):
     assert read(messages=[turn]).messages == [ChatMessage(role, "")]
 
 
-@pytest.mark.parametrize("role", ["tool", "USER", "", None, 1])
+@each_case("role", ["tool", "USER", "", None, 1])
 def test_there_is_no_fourth_role(role):
     with pytest.raises(msgspec.ValidationError, match="role"):
         read(messages=[{"role": role, "content": ""}])

@@ -1,4 +1,3 @@
-import pytest
 from msgspec import Raw
 
 from inferd.errors import ErrorCode
@@ -25,6 +24,7 @@ from inferd.wire.responses import (
     Usage,
     UsageV2,
 )
+from tests.cases import each_case
 
 TIMING = Timing(
     queued_ms=0.5,
@@ -182,7 +182,7 @@ ANY: dict[str, Response] = {
 }
 
 
-@pytest.mark.parametrize("line", [*V1, *V2, *ENCODED, *ANY])
+@each_case("line", [*V1, *V2, *ENCODED, *ANY])
 def test_an_answer_is_these_bytes(line):
     frame = {**V1, **V2, **ENCODED, **ANY}[line]
     assert encode(frame) == line.encode() + b"\n"

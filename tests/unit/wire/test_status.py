@@ -3,6 +3,7 @@ import pytest
 
 from inferd.wire.codec import decode_status, encode
 from inferd.wire.status import AnyStatus, CapabilitiesFrame, LifecycleFrame
+from tests.cases import each_case
 
 LOADING = LifecycleFrame(
     status="loading_model", phase="mmap", backend="chat", path="/m.gguf"
@@ -33,7 +34,7 @@ CAPABILITIES = CapabilitiesFrame(
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("frame", "line"),
     [
         (

@@ -23,6 +23,7 @@ from inferd.wire.codec import (
     encode,
 )
 from inferd.wire.unknown_fields import strict_refusal
+from tests.cases import each_case
 from tests.unit import strategies
 from tests.unit.wire import examples
 
@@ -63,8 +64,8 @@ def unknown(*paths: str) -> str:
     return f"strict: no such field: {', '.join(paths)}; allowed beside {paths[0]}: "
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("strict", [False, None])
+@each_case("kind", KINDS)
+@each_case("strict", [False, None])
 def test_a_request_that_is_not_strict_may_have_any_field(kind, strict):
     fields = json.loads(EXAMPLES[kind]) | {"strict": strict, "temprature": 1}
     assert refusal(kind, fields) is None
@@ -72,7 +73,7 @@ def test_a_request_that_is_not_strict_may_have_any_field(kind, strict):
     assert refusal(kind, fields) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_a_strict_request_may_have_every_known_field(kind):
     assert refusal(kind, json.loads(EXAMPLES[kind]) | {"strict": True}) is None
 
@@ -86,7 +87,7 @@ def test_what_this_protocol_writes_is_never_refused(data, kind):
     assert strict_refusal(encode(strict), strict) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_an_unknown_field_is_named_with_those_that_are_allowed(kind):
     fields = json.loads(EXAMPLES[kind])
     known = ", ".join(sorted({*DECODERS[kind](EXAMPLES[kind]).__struct_fields__}))
@@ -96,7 +97,7 @@ def test_an_unknown_field_is_named_with_those_that_are_allowed(kind):
         )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "path", "allowed"),
     [
         (blocks({**TEXT_BLOCK, "x": 1}), "messages[0].content[0].x", "text, type"),

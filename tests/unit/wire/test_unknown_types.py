@@ -8,6 +8,7 @@ from inferd.wire import blocks
 from inferd.wire.blocks import BlocksRequest, UnknownAttachment, UnknownBlock
 from inferd.wire.codec import decode_blocks, encode
 from inferd.wire.unknown_types import decode_with_unknowns, is_unknown_tag
+from tests.cases import each_case
 from tests.unit.strategies import BLOCKS_REQUESTS
 from tests.unit.wire import examples
 
@@ -35,7 +36,7 @@ def read(*content, **fields):
     return decode_blocks(line(*content, **fields))
 
 
-@pytest.mark.parametrize("name", ["hologram", "", "Text", "unknown", "tool_call", "é"])
+@each_case("name", ["hologram", "", "Text", "unknown", "tool_call", "é"])
 def test_a_type_that_nobody_knows_is_an_unknown_block(name):
     odd = {"type": name, "type_": 1, "text": None}
     [message] = read(TEXT, odd, TEXT).messages
@@ -43,7 +44,7 @@ def test_a_type_that_nobody_knows_is_an_unknown_block(name):
     assert message.content == [text, UnknownBlock(), text]
 
 
-@pytest.mark.parametrize("name", ["hologram", "", "Image", "unknown", "text"])
+@each_case("name", ["hologram", "", "Image", "unknown", "text"])
 def test_a_kind_that_nobody_knows_is_an_unknown_attachment(name):
     request = read(TEXT, attachments=[IMAGE, {"kind": name, "id": 5}])
     image = blocks.ImageAttachment("i", 2, 1, "")
@@ -92,8 +93,8 @@ def test_every_field_there_is_is_read_part_by_part_too():
     assert decode_with_unknowns(examples.BLOCKS) == decode_blocks(examples.BLOCKS)
 
 
-@pytest.mark.parametrize("odd", [ODD, result(ODD)])
-@pytest.mark.parametrize(
+@each_case("odd", [ODD, result(ODD)])
+@each_case(
     "faulty",
     [
         *({}, {"type": None}, {"type": 5}, {"type": "text"}, "text", None, [ODD]),
@@ -111,7 +112,7 @@ def test_another_fault_beside_an_unknown_block_is_a_fault(odd, faulty):
             read(*content)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "faulty",
     [
         *({}, {"kind": None}, {"kind": 5}, {"kind": "image", "id": "i"}, "image"),
@@ -124,7 +125,7 @@ def test_another_fault_beside_an_unknown_attachment_is_a_fault(faulty):
             read(TEXT, attachments=attachments)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         *({"id": None}, {"id": 5}, {"temperature": "1"}, {"top_k": 2**32}),
@@ -136,7 +137,7 @@ def test_another_fault_anywhere_is_a_fault(fields):
         read(ODD, **fields)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         *({"content": [ODD]}, {"role": "tool", "content": [ODD]}, {"role": "user"}),
@@ -150,7 +151,7 @@ def test_a_turn_beside_an_unknown_block_is_whole(message):
             decode_blocks(msgspec.json.encode({"messages": messages}))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "ending", [b"", b"]}]", b"]}]}]", b"]}],}", b']}],"x":}', b'],"role":"\xff"}]}']
 )
 def test_what_is_no_json_after_an_unknown_block_is_a_fault(ending):
@@ -184,8 +185,8 @@ def test_an_unknown_block_that_is_deeper_is_a_fault(levels):
         read(nested(ODD, levels))
 
 
-@pytest.mark.parametrize("beside", [[], [ODD], [nested(ODD, MAX_BLOCK_DEPTH - 1)]])
-@pytest.mark.parametrize("levels", [MAX_BLOCK_DEPTH, MAX_BLOCK_DEPTH + 1, 100])
+@each_case("beside", [[], [ODD], [nested(ODD, MAX_BLOCK_DEPTH - 1)]])
+@each_case("levels", [MAX_BLOCK_DEPTH, MAX_BLOCK_DEPTH + 1, 100])
 def test_what_everybody_knows_may_be_deeper(beside, levels):
     [block] = read(nested(TEXT, levels)).messages[0].content
     assert read(*beside, nested(TEXT, levels)).messages[0].content[-1] == block
@@ -197,7 +198,7 @@ def test_another_fault_that_is_deeper_is_told_as_what_it_is(levels):
         read(ODD, nested({"type": "text"}, levels))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "is_tag"),
     [
         ("Invalid value 'x' - at `$.messages[0].content[0].type`", True),

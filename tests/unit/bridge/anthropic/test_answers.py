@@ -26,6 +26,7 @@ from inferd.wire.responses import (
     ThinkingDelta,
     ToolCall,
 )
+from tests.cases import each_case
 from tests.fakes.bridge_answers import ASKED, BLOCK, done, frame, streamed, whole
 
 HI: Any = [{"role": "user", "content": "hi"}]
@@ -292,14 +293,14 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize("reason", EXCEPTIONS)
+@each_case("reason", EXCEPTIONS)
 def test_a_failure_is_the_exception_that_the_sdk_has_for_it(reason):
     body = ANTHROPIC.error_body(BridgeError(reason, "so it is"))
     with client(STATUS[reason], body) as sdk, pytest.raises(EXCEPTIONS[reason]):
         sdk.messages.create(**SENT)
 
 
-@pytest.mark.parametrize("reason", TYPES)
+@each_case("reason", TYPES)
 def test_a_failure_in_a_stream_is_an_event_with_its_type(reason):
     begun = b"".join(ask().answer.add(frame(TextDelta("a"))))
     failure = MessageStream().failure_event(BridgeError(reason, "so it is"))

@@ -16,6 +16,7 @@ from inferd.wire.blocks import (
     TextBlock,
     ToolResultBlock,
 )
+from tests.cases import each_case
 from tests.fakes.bridge_answers import ASKED, generated, refused
 
 HI = [{"role": "user", "content": "hi"}]
@@ -181,7 +182,7 @@ def test_options_are_passed_on():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("choice", "expected"),
     [
         ({"type": "auto", "disable_parallel_tool_use": True}, "auto"),
@@ -221,7 +222,7 @@ def test_a_named_model_may_answer_an_adaptive_request_without_reasoning(kind):
         assert found.reasons_if_able is (kind == "adaptive")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "told"),
     [
         ({}, "tools[1].strict"),
@@ -260,7 +261,7 @@ def test_a_count_has_the_whole_prompt_and_computes_nothing():
 # --- refusals -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "reason", "param"),
     [
         ({"colour": 1}, Reason.UNKNOWN_FIELD, "colour"),
@@ -341,7 +342,7 @@ def test_pictures_are_attached_in_turns_and_in_results():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "reason", "field"),
     [
         ({"type": "url", "url": "http://a/b"}, Reason.UNSUPPORTED, ".url"),

@@ -23,6 +23,7 @@ from inferd.bridge.http.server import _hypercorn_config
 from inferd.bridge.identity.caller import HttpPeer
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import PIPELINED_BYTES
+from tests.cases import each_case
 
 SETTINGS = BridgeSettings(head_s=10, idle_s=75, write_s=60, max_head_bytes=2048)
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -264,7 +265,7 @@ async def test_what_is_no_request_is_refused_in_a_form_that_clients_read(
         await has_ended.wait()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "head",
     [
         b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\n\r\n",

@@ -16,6 +16,7 @@ from inferd.limits.bridge import (
     MAX_FORM_PARTS,
     PART_HEADER_BYTES,
 )
+from tests.cases import each_case
 
 BOUNDARY = "b0"
 KIND = f'Multipart/Form-Data; charset=utf-8; boundary="{BOUNDARY}"'
@@ -56,7 +57,7 @@ def test_a_form_is_read_as_it_was_written_in_whatever_pieces(fields, file, at, c
     assert found.file == file
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "words"),
     [
         ("application/json", "multipart/form-data"),
@@ -73,7 +74,7 @@ def test_bodies_that_are_no_forms_are_refused(kind, words):
     assert caught.value.reason is Reason.INVALID_REQUEST
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "param"),
     [
         (b"", None),

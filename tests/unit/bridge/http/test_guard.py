@@ -16,6 +16,7 @@ from inferd.bridge.http.listen import (
 from inferd.bridge.serve import head_rules
 from inferd.bridge.translation.failures import BridgeError
 from inferd.config.bridge import BridgeSettings
+from tests.cases import each_case
 
 RULES = HeadRules(frozenset({"localhost", "[::1]"}), frozenset({"https://good"}))
 
@@ -27,12 +28,12 @@ def head(**fields: str) -> list[tuple[bytes, bytes]]:
     ]
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8313", "[::1]:8313", "[::1]"])
+@each_case("host", ["localhost", "LOCALHOST:8313", "[::1]:8313", "[::1]"])
 def test_names_of_this_bridge_are_accepted(host):
     assert RULES.check(head(host=host)) == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         {},
@@ -77,7 +78,7 @@ def test_the_address_itself_and_configured_names_are_names():
         rules.check(head(host=host))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "name"), [("a:1", "a"), ("a:", "a"), ("[::1]:2", "[::1]"), ("A", "a")]
 )
 def test_a_name_is_told_from_its_port(value, name):

@@ -12,6 +12,7 @@ from inferd.bridge.identity.tcp_owner import (
     find_owner,
     query_of,
 )
+from tests.cases import each_case
 
 CLIENT, SERVER = TcpEnd("127.0.0.1", 43210), TcpEnd("127.0.0.1", 8313)
 SOCKETS = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
@@ -40,7 +41,7 @@ def test_the_owner_of_the_client_s_end_is_found():
     assert find_owner(found(), CLIENT, SERVER) == 1000
 
 
-@pytest.mark.parametrize(
+@each_case(
     "answer",
     [
         found(state=6, uid=0),  # its process has left it

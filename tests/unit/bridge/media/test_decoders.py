@@ -19,6 +19,7 @@ from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.media_decoder import MAX_FAULT_CHARS
+from tests.cases import each_case
 from tests.fakes import hostile_media_decoder
 from tests.fakes.fds import content_of
 from tests.fakes.recordings import CODERS, write_sound
@@ -88,7 +89,7 @@ def is_near(pixel: object, colour: tuple[int, int, int]) -> bool:
     return all(abs(one - other) < 40 for one, other in zip(pixel, colour, strict=True))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000"]
 )
 async def test_pictures_of_each_form_are_decoded_where_no_file_can_be_opened(
@@ -100,7 +101,7 @@ async def test_pictures_of_each_form_are_decoded_where_no_file_can_be_opened(
     assert is_near(read.getpixel((13, 4)), BLUE)
 
 
-@pytest.mark.parametrize("mode", ["CMYK", "L", "P", "1", "RGBA", "YCbCr"])
+@each_case("mode", ["CMYK", "L", "P", "1", "RGBA", "YCbCr"])
 async def test_pictures_of_each_mode_are_decoded(decoders, mode):
     kind = "JPEG" if mode in ("CMYK", "YCbCr") else "PNG"
     assert (await picture(decoders, saved(image(mode), kind))).size == (16, 8)
@@ -148,7 +149,7 @@ async def test_what_is_decoded_is_sealed_held_and_given_back(decoders):
 # --- files that are refused ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data", [b"", b"text", b"\x89PNG\r\n\x1a\n", b"<svg xmlns='x'/>", bytes(1000)]
 )
 async def test_a_file_that_is_none_is_refused_with_its_place(decoders, data):

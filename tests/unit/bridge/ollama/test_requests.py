@@ -24,6 +24,7 @@ from inferd.bridge.translation.question import Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest
+from tests.cases import each_case
 from tests.fakes.bridge_answers import ASKED, generated, refused
 
 HI = [{"role": "user", "content": "hi"}]
@@ -131,7 +132,7 @@ def test_a_prompt_is_a_message_with_its_system():
     assert [each["role"] for each in prompt(generated(found))] == ["system", "user"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "value"),
     [
         ("raw", True),
@@ -180,14 +181,14 @@ def test_options_are_passed_on():
     assert request(options={"seed": -1}).seed is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "expected"), [(None, 99), (-1, U32_MAX), (-2, U32_MAX), (0, U32_MAX)]
 )
 def test_an_answer_without_a_bound_ends_with_the_context(given, expected):
     assert request(options={"num_predict": given}).max_tokens == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("option", "value"),
     [("mirostat", 1), ("num_gpu", 99), ("typical_p", 0.5), ("top_k", -1), ("x", 1)],
 )
@@ -199,7 +200,7 @@ def test_an_option_that_is_not_honoured_is_refused(option, value):
 # --- the rest -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("think", "asked", "may_do_without"),
     [
         (None, True, True),
@@ -228,7 +229,7 @@ def test_log_probabilities_are_asked_for():
     assert refusal(top_logprobs=4) == (Reason.INVALID_REQUEST, "top_logprobs")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "expected"),
     [
         (None, None),
@@ -260,7 +261,7 @@ def test_any_text_is_a_duration_or_refused(text):
         assert found is None or 0 <= found <= MAX_KEEP_ALIVE_S
 
 
-@pytest.mark.parametrize("text", ["5", "m", "5 m", "5mx", "x5m", "--5m", "1h" * 40])
+@each_case("text", ["5", "m", "5 m", "5mx", "x5m", "--5m", "1h" * 40])
 def test_what_is_no_duration_is_refused(text):
     assert refusal(keep_alive=text) == (Reason.INVALID_REQUEST, "keep_alive")
 

@@ -10,6 +10,7 @@ import pytest
 from inferd.bridge.ollama.store import ask_delete_model, ask_pull_model
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.wire.management import HelperDone, HelperFrame, PullProgress
+from tests.cases import each_case
 from tests.unit.bridge.admin.test_admin import Manager
 
 FRAMES: list[HelperFrame] = [
@@ -23,7 +24,7 @@ def pulled(**fields: Any) -> Any:
     return ask_pull_model(msgspec.json.encode(fields), {}, "ada").request
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("model", "source", "name"),
     [
         ("hf.co/me/m", "hf:me/m", "hf.co/me/m"),
@@ -50,7 +51,7 @@ def test_a_model_of_another_registry_is_not_found():
     assert caught.value.reason is Reason.MODEL_NOT_FOUND
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         {},

@@ -26,6 +26,7 @@ from inferd.wire.responses import (
     ThinkingDelta,
     ToolCall,
 )
+from tests.cases import each_case
 from tests.fakes.bridge_answers import ASKED, done, generated, refused, streamed, whole
 
 HI = [{"role": "user", "content": "hi"}]
@@ -96,7 +97,7 @@ def test_pictures_and_recordings_are_attached_in_their_order():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("part", "reason", "field"),
     [
         (shown("https://a/b.png"), Reason.UNSUPPORTED, ".image_url.url"),
@@ -176,7 +177,7 @@ def test_an_answer_without_a_bound_gets_the_bridges_own():
     assert request().max_tokens == 99
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("effort", "thinking"),
     [(None, None), ("none", False), ("minimal", False), ("low", True), ("high", True)],
 )
@@ -195,7 +196,7 @@ STRICT = {"type": "function", "function": {"name": "f", "strict": True}}
 JSON = {"type": "json_object"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "told"),
     [
         ({}, "tools[1].function.strict"),
@@ -249,7 +250,7 @@ def test_forms_as_llama_cpps_server_has_them_become_structures():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "param"),
     [
         ({"messages": []}, "messages"),
@@ -279,7 +280,7 @@ def test_what_is_wrong_is_refused_by_name(fields, param):
     assert refusal(**fields) == (Reason.INVALID_REQUEST, param)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "param"),
     [
         ({"n": 2}, "n"),

@@ -29,6 +29,7 @@ from inferd.wire.responses import (
     TextDelta,
     UsageV2,
 )
+from tests.cases import each_case
 from tests.fakes.bridge_answers import ASKED, whole
 
 
@@ -54,7 +55,7 @@ def test_a_prompt_is_a_message_and_its_completion_a_text():
     assert found["usage"]["total_tokens"] == 3
 
 
-@pytest.mark.parametrize("prompt", [["a", "b"], [1, 2], [[1, 2]], []])
+@each_case("prompt", [["a", "b"], [1, 2], [[1, 2]], []])
 def test_other_prompts_are_refused(prompt):
     with pytest.raises(BridgeError, match="^prompt: "):
         ask_completion(body(prompt=prompt), ASKED)
@@ -115,7 +116,7 @@ def test_no_texts_are_left_for_the_daemon_to_refuse():
     assert embeddings(input=[]).request == EmbedRequest(id="req_1", input=[])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "given_input",
     [["a", 1], [1, [1]], [[1], "a"], [["a"]], [-1], [[U32_MAX + 1]], [1.5], [True]],
 )
@@ -174,7 +175,7 @@ def test_documents_or_texts_are_needed_to_rank(fields):
     assert caught.value.param == "documents"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "param"),
     [
         ({"documents": ["a"], "return_text": True}, "return_text"),
@@ -220,7 +221,7 @@ def test_failures_have_openais_form():
     }
 
 
-@pytest.mark.parametrize("reason", Reason)
+@each_case("reason", Reason)
 def test_who_is_at_fault_follows_from_the_status(reason):
     failure = BridgeError(reason, "x")
     kind = json.loads(failure_body(failure))["error"]["type"]
@@ -232,7 +233,7 @@ def test_a_path_below_no_prefix_has_a_form_all_the_same():
     assert api_of("elsewhere") is APIS[0]
 
 
-@pytest.mark.parametrize("operation", OPENAI.operations, ids=lambda each: each.path)
+@each_case("operation", OPENAI.operations, ids=lambda each: each.path)
 def test_a_field_is_in_its_table_once_and_refused_with_a_reason(operation):
     names = [field.name for field in operation.table.fields]
     assert len(names) == len(set(names))

@@ -3,13 +3,12 @@
 import json
 from typing import Any
 
-import pytest
-
 from inferd.bridge.apis import APIS
 from inferd.bridge.http.guard import credential_of
 from inferd.bridge.translation.api import Operation
 from inferd.bridge.translation.question import Asked, Question
 from inferd.wire.blocks import BlocksRequest
+from tests.cases import each_case
 
 ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
 TALK = [
@@ -128,7 +127,7 @@ def ask(path: str, fields: dict[str, Any]) -> Question:
     return operation.ask(json.dumps(fields).encode(), ASKED)
 
 
-@pytest.mark.parametrize(("path", "fields"), [*CONTINUE, *OPEN_WEBUI])
+@each_case(("path", "fields"), [*CONTINUE, *OPEN_WEBUI])
 def test_each_request_is_taken(path, fields):
     question = ask(path, fields)
     assert question.request.model == fields["model"]

@@ -15,6 +15,7 @@ from inferd.bridge.translation.api import Operation
 from inferd.bridge.translation.failures import STATUS, BridgeError, Reason
 from inferd.bridge.translation.question import Asked
 from inferd.config.bridge import BridgeSettings
+from tests.cases import each_case
 
 ASKED = Asked(request_id="req_1", created_s=0, default_max_tokens=10)
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
@@ -142,7 +143,7 @@ def failure_of(path: str, body: dict[str, Any]) -> BridgeError | None:
     return None
 
 
-@pytest.mark.parametrize(("path", "body"), BODIES)
+@each_case(("path", "body"), BODIES)
 def test_a_body_fits_its_schema_as_it_is_taken_or_refused(document, path, body):
     schema = document["paths"][path]["post"]["requestBody"]["content"][
         "application/json"
@@ -153,8 +154,8 @@ def test_a_body_fits_its_schema_as_it_is_taken_or_refused(document, path, body):
     assert validator.is_valid(body) == (failure_of(path, body) is None)
 
 
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-@pytest.mark.parametrize("reason", Reason)
+@each_case("api", APIS, ids=lambda api: api.name)
+@each_case("reason", Reason)
 def test_a_failure_has_the_form_that_is_described(document, api, reason):
     path = [*api.operations, *api.managed][0].path
     operation = next(iter(document["paths"][path].values()))

@@ -8,11 +8,12 @@ from hypothesis import given, strategies as st
 from msgspec import Struct, field
 
 from inferd.bridge.recordings.form import Form, read_form
-from inferd.wire.languages import LANGUAGE_NAMES, language_code
 from inferd.bridge.recordings.transcript import Temperature
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable, honoured, ignored, refused
 from inferd.resolve.transcription import LANGUAGES
+from inferd.wire.languages import LANGUAGE_NAMES, language_code
+from tests.cases import each_case
 
 TABLE = FieldTable(
     "POST /form",
@@ -86,7 +87,7 @@ def test_an_empty_text_sets_nothing():
     assert found == Wanted()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "reason", "param", "words"),
     [
         ([("volume", "3")], Reason.UNKNOWN_FIELD, "volume", "volume"),

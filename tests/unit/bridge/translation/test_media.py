@@ -12,6 +12,7 @@ from inferd.bridge.translation.media import (
 )
 from inferd.limits.protocol import MAX_ATTACHMENTS
 from inferd.wire.blocks import AudioBlock, ImageBlock
+from tests.cases import each_case
 
 
 def test_media_are_numbered_in_their_order():
@@ -40,7 +41,7 @@ def test_a_picture_in_an_address_comes_out_of_it(data, kind):
         assert read_picture_url(url, "url") == data
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "reason", "text"),
     [
         ("http://127.0.0.1/secret", Reason.UNSUPPORTED, "fetches nothing"),

@@ -1,17 +1,16 @@
 import json
 
-import pytest
-
 from inferd.bridge.anthropic.request import ask_message
 from inferd.bridge.ollama.generate import ask_generate
 from inferd.bridge.openai.chat_request import ask_chat
 from inferd.bridge.openai.responses.request import ask_response
+from tests.cases import each_case
 from tests.fakes.bridge_answers import ASKED, generated
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ask", "fields"),
     [
         (ask_chat, {**HI, "top_p": 0}),

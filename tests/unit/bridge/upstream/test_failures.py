@@ -14,6 +14,7 @@ from inferd.routing import (
     TAKES_IMAGES,
     route,
 )
+from tests.cases import each_case
 from tests.fakes.backend import ScriptedBackend
 
 
@@ -21,7 +22,7 @@ def frame(code: str, message: str = "no", **fields: object) -> ClientErrorFrame:
     return ClientErrorFrame(id="r", code=code, message=message, **fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("code", ErrorCode)
+@each_case("code", ErrorCode)
 def test_every_code_of_the_daemon_has_a_status_of_its_own_kind(code):
     failure = refusal_of(frame(code))
     is_bug = code == ErrorCode.INTERNAL

@@ -13,6 +13,7 @@ from inferd.bridge.translation.question import Question
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.media_check import refusal_of_media
 from inferd.wire.offered_facts import OfferedFacts
+from tests.cases import each_case
 from tests.unit.bridge.upstream.test_daemon import ASKED, listening, says
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -36,7 +37,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("parts", "model", "text"),
     [
         ((PICTURE,), "text", 'model "text" has no support for image attachments; '),

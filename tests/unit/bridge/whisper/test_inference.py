@@ -10,6 +10,7 @@ from inferd.bridge.translation.question import Question
 from inferd.bridge.whisper.api import WHISPER, failure_body, refuse_load
 from inferd.bridge.whisper.inference import ask_inference
 from inferd.wire.blocks import BlocksRequest
+from tests.cases import each_case
 from tests.fakes.heard import ASKED, body_of, ended, segment
 
 HEARD = (segment(0, 1200, " Guten Tag.", 0.25), segment(1200, 4000, " Auch so."))
@@ -84,7 +85,7 @@ def test_its_long_form():
     assert found == {**told, **text}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "text"),
     [
         *(("max_len", "1"), ("max_len", "60"), ("translate", "perhaps")),

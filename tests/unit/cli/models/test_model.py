@@ -7,6 +7,7 @@ import pytest
 
 from inferd.cli.models.opening import size
 from inferd.models.store.directory import StoreDirectory
+from tests.cases import each_case
 from tests.fakes.gguf_bytes import gguf, tensor
 from tests.fakes.listener import listening, says, status
 from tests.unit.models.found.test_found import add_ollama
@@ -223,7 +224,7 @@ def test_a_name_that_is_not_there_is_an_error(command, inferd, home):
     assert stderr == f"error: {home}/store has no model tony; there are: tiny\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("n_bytes", "text"),
     [
         (0, "0 B"),

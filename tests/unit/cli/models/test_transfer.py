@@ -1,13 +1,12 @@
-import pytest
-
 from inferd.cli.models import transfer
 from inferd.cli.models.transfer import TransferProgress, describe_transfer
 from inferd.models.pull.download import WantedFile
+from tests.cases import each_case
 
 FILE = WantedFile("m.gguf", "https://h/m.gguf", "0" * 64)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("done", "text"),
     [
         ((0, 1_000, 0.0), "[--------------------] 0 % of 1.0 kB"),

@@ -7,6 +7,7 @@ import pytest
 from inferd.cli.console import CommandError
 from inferd.cli.transcription.output import Destination, SegmentPrinter, parse_formats
 from inferd.client.transcripts import Transcript, TranscriptSegment
+from tests.cases import each_case
 
 TWO = [
     TranscriptSegment(start_ms=0, end_ms=500, text="Ask"),
@@ -33,7 +34,7 @@ def test_formats_are_read_in_order_each_once():
     assert parse_formats("vtt,srt,vtt") == ["vtt", "srt"]
 
 
-@pytest.mark.parametrize("text", ["", "doc", "srt,", "srt vtt"])
+@each_case("text", ["", "doc", "srt,", "srt vtt"])
 def test_an_unknown_format_is_refused(text):
     with pytest.raises(
         argparse.ArgumentTypeError, match="not one of txt, srt, vtt, json"

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.client.media.audio_decoder import TruncationCheck, convert_raw, decode_file
 from inferd.client.media.sound import SoundError
+from tests.cases import each_case
 from tests.fakes.recordings import (
     CODERS,
     LOUDNESS,
@@ -205,7 +206,7 @@ def ending(said_s, *seen):
     return judge
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said_s", "heard_s"), [(None, 1), (10, 10), (10, 9.6), (1000, 981), (10, 12)]
 )
 def test_audio_is_complete_within_the_padding_of_encoders(said_s, heard_s):

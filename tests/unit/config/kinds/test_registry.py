@@ -16,6 +16,7 @@ from inferd.config.kinds.mock import MOCK, MockSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.kinds.whispercpp import WHISPERCPP, WhisperCppSettings
 from inferd.config.settings import BackendSettings, ConfigError
+from tests.cases import each_case
 from tests.fakes.kinds.records import ECHO, EXTENDED, EchoSettings
 
 RECORDS = [kind for kind in EXTENDED.kinds if kind not in KINDS.kinds] + [*KINDS.kinds]
@@ -40,7 +41,7 @@ def test_names_of_kinds_differ_and_a_registry_with_more_keeps_the_default():
     assert EXTENDED.default == KINDS.default == LlamaCppSettings(name="chat")
 
 
-@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.name)
+@each_case("kind", RECORDS, ids=lambda kind: kind.name)
 def test_what_serves_a_kind_can_be_started(kind: BackendKind[BackendSettings]):
     match kind.served_by:
         case InWorker(program=program):
@@ -53,7 +54,7 @@ def test_what_serves_a_kind_can_be_started(kind: BackendKind[BackendSettings]):
             assert find_spec(module) is not None
 
 
-@pytest.mark.parametrize("record", [BackendKind, InWorker, InDaemon, DoctorPolicy])
+@each_case("record", [BackendKind, InWorker, InDaemon, DoctorPolicy])
 def test_a_record_that_lacks_a_part_cannot_be_made(record):
     parts = {field.name: None for field in fields(record)}
     record(**parts)

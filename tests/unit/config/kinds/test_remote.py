@@ -5,6 +5,7 @@ import pytest
 from inferd.config.kinds.openai import OPENAI, OpenAiSettings
 from inferd.config.kinds.remote_address import is_allowed, parse_address
 from inferd.config.settings import ConfigError
+from tests.cases import each_case
 
 
 def settings(**fields) -> OpenAiSettings:
@@ -12,7 +13,7 @@ def settings(**fields) -> OpenAiSettings:
     return OpenAiSettings(**{**required, **fields})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base_url", "expected"),
     [
         ("https://example.org", ("https", "example.org", 443, "/v1", None)),
@@ -29,7 +30,7 @@ def test_an_address_gets_what_it_lacks(base_url, expected):
     assert parse_address(base_url) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "base_url",
     [
         *("http://example.org", "http://10.0.0.1:80", "http://127.0.0.1.example.org"),
@@ -56,7 +57,7 @@ def test_an_address_over_which_prompts_could_be_read_or_misled_is_refused(base_u
     assert "hunter2" not in str(raised.value)  # it may have a password
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("address", "host", "expected"),
     [
         *(("8.8.8.8", "example.org", True), ("10.1.2.3", "gpu.lan", True)),

@@ -8,6 +8,7 @@ from inferd.dialects.calls.gemma4_grammar import write_calls
 from inferd.dialects.families.gemma4 import GEMMA4
 from inferd.dialects.lark import LarkBuilder
 from inferd.dialects.schema.subset import UnsupportedSchemaError
+from tests.cases import each_case
 from tests.unit.dialects.holding import takes
 
 QUOTE = r'"<|\"|>"'
@@ -67,7 +68,7 @@ def test_a_tool_without_arguments_has_none():
     assert '("f" "{" "" "}")' in source({"properties": {}})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "rules"),
     [
         (
@@ -141,7 +142,7 @@ def test_a_value_that_nothing_is_said_of_may_be_anything_and_is_written_once():
     assert re.search(r'(r\d+): \("\[" \((r\d+) .*\2: \1\n', text, re.DOTALL)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "error"),
     [
         ({"type": "string", "format": "date"}, 'not supported: ["format"]'),
@@ -166,7 +167,7 @@ def is_held_to(schema, text):
     return takes(GEMMA4, [tool], f"<|tool_call>call:f{text}<tool_call|>")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "fits", "fails"),
     [
         (

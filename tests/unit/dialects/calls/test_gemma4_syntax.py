@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 from inferd.dialects.calls.gemma4_syntax import QUOTE, format_value, read_call
 from inferd.dialects.calls.json_syntax import TOOL_CALL_MAX_DEPTH
 from inferd.dialects.dialect import ParsedCall
+from tests.cases import each_case
 
 KEYS = st.text("aBé_-. 1", min_size=1, max_size=3).filter(str.strip).map(str.lstrip)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -37,7 +38,7 @@ def test_a_value_is_written_with_keys_in_order_and_strings_between_tokens():
     assert format_value({"a": 1}, quotes_keys=True) == f"{{{QUOTE}a{QUOTE}:1}}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "arguments"),
     [
         ("call:f{}", {}),
@@ -52,7 +53,7 @@ def test_white_space_stands_anywhere_but_in_a_string(text, arguments):
     assert read_call(text) == [ParsedCall("f", arguments)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",

@@ -16,6 +16,7 @@ from inferd.dialects.calls.json_syntax import (
 )
 from inferd.dialects.dialect import ParsedCall
 from inferd.dialects.lark import LarkBuilder
+from tests.cases import each_case
 
 WORDS = st.text(max_size=3)
 NAMES = WORDS.filter(bool)
@@ -86,7 +87,7 @@ def test_calls_before_a_cut_one_are_read_and_the_rest_is_returned(
     assert read_cut_calls(text) == (calls, cut)
 
 
-@pytest.mark.parametrize("wrong", [each for each in NO_CALLS if "and more" not in each])
+@each_case("wrong", [each for each in NO_CALLS if "and more" not in each])
 def test_what_is_not_a_call_ends_the_calls_before_a_cut(wrong):
     text = f"{F}; {wrong}; {F[:-1]}".rstrip()
     [call], rest = read_cut_calls(text)
@@ -95,7 +96,7 @@ def test_what_is_not_a_call_ends_the_calls_before_a_cut(wrong):
     assert wrong.strip() in rest
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         '{"name":"f","parameters":{"a":1}}',
@@ -108,19 +109,17 @@ def test_models_write_a_call_in_several_ways(text):
     assert read_call(text) == ParsedCall("f", {"a": 1})
 
 
-@pytest.mark.parametrize("text", [*NO_CALLS, "[]", f"[{F}]", F + F])
+@each_case("text", [*NO_CALLS, "[]", f"[{F}]", F + F])
 def test_what_is_not_plainly_one_call_is_none(text):
     assert read_call(text) is None
 
 
-@pytest.mark.parametrize(
-    "text", [*NO_CALLS, f"{F},{F}", f"{F} f()", f"{F}[{F}]", f"{F} 1"]
-)
+@each_case("text", [*NO_CALLS, f"{F},{F}", f"{F} f()", f"{F}[{F}]", f"{F} 1"])
 def test_what_is_not_plainly_calls_is_none(text):
     assert read_calls(text) is None
 
 
-@pytest.mark.parametrize("text", [*NEITHER, F, f"[{F}", f"[{F},]", f"[{F}]x", "[1]"])
+@each_case("text", [*NEITHER, F, f"[{F}", f"[{F},]", f"[{F}]x", "[1]"])
 def test_what_is_not_plainly_an_array_of_calls_is_none(text):
     assert read_call_array(text) is None
 

@@ -8,6 +8,7 @@ from inferd.dialects.calls.string_tracker import (
     StringTracker,
     TaggedStringTracker,
 )
+from tests.cases import each_case
 from tests.unit.output.oracle import split, states_of_json
 
 QUOTE = '<|"|>'
@@ -54,7 +55,7 @@ def test_strings_of_json_are_where_json_has_them(text):
     assert followed(JsonStringTracker(), [text]).is_open is is_open
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "is_open"),
     [
         ('f"', False),
@@ -75,7 +76,7 @@ def test_json_begins_with_a_bracket_and_ends_with_the_last_or_where_it_breaks(
     assert followed(JsonStringTracker(), [text]).is_open is is_open
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "is_open"),
     [
         ('["', False),
@@ -94,7 +95,7 @@ def test_between_tags_only_what_begins_with_a_bracket_is_json(text, is_open):
     assert followed(TaggedStringTracker(), [text]).is_open is is_open
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "is_open"),
     [
         ("{a:", False),
@@ -109,7 +110,7 @@ def test_strings_stand_between_quotes(text, is_open):
     assert followed(QuotedStringTracker(QUOTE), [text]).is_open is is_open
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "text", "broken"),
     [
         (JsonStringTracker, '{"a!b!c"}[x', None),

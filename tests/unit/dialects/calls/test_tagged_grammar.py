@@ -7,6 +7,7 @@ from inferd.dialects.calls.tagged_grammar import write_calls
 from inferd.dialects.families.qwen3_coder import QWEN3_CODER
 from inferd.dialects.lark import LarkBuilder
 from inferd.dialects.schema.subset import UnsupportedSchemaError
+from tests.cases import each_case
 from tests.unit.dialects.holding import takes
 
 BOTH = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]}
@@ -39,7 +40,7 @@ def test_arguments_come_in_the_order_of_the_schema_and_may_be_left_out():
     assert f"r1: {call}\n" in source
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "fits", "fails"),
     [
         ({}, ["", "a</parameter>", "[1", "null"], ["</tool_call>", "a\n</parameter>"]),
@@ -60,7 +61,7 @@ def test_an_argument_is_held_to_its_schema(schema, fits, fails):
     assert [each for each in fails if is_held_to(schema, each)] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "why"),
     [
         (

@@ -1,12 +1,12 @@
 import json
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.backend.job import PastCall, ToolSpec
 from inferd.dialects.calls.tagged_syntax import format_call, format_value, read_calls
 from inferd.dialects.dialect import ParsedCall
 from inferd.dialects.schema import reader
+from tests.cases import each_case
 from tests.unit.strategies import ANY_JSON
 
 BEGIN, END = "<tool_call>\n", "</tool_call>"
@@ -60,7 +60,7 @@ def test_json_is_read_as_it_was_written(arguments):
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "text", "value"),
     [
         ("text", "12", "12"),
@@ -95,7 +95,7 @@ def test_a_value_is_what_its_schema_says(name, text, value):
     assert read_calls(call, tools) == [ParsedCall("f", {name: value})]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "value"),
     [
         ("a", "a"),
@@ -113,7 +113,7 @@ def test_a_newline_on_each_side_is_no_part_of_a_value(text, value):
     assert read_calls(call, []) == [ParsedCall("f", {"a": value})]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",

@@ -1,6 +1,7 @@
 import pytest
 
 from inferd.dialects.families.chatml import CHATML, format_turn, is_chatml, is_qwen
+from tests.cases import each_case
 
 PLAIN = "{{ '<|im_start|>' + message.role }}"
 
@@ -15,7 +16,7 @@ def test_a_model_of_chatml_has_hermes_calls_or_none(template):
     assert not is_qwen(template)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "template",
     [
         "",

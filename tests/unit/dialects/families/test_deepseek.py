@@ -1,8 +1,7 @@
-import pytest
-
 from inferd.backend.job import PastCall, Turn
 from inferd.dialects.families.deepseek import DEEPSEEK
 from inferd.dialects.lark import LarkBuilder
+from tests.cases import each_case
 from tests.unit.dialects.cases import tools_named
 
 # ruff: noqa: RUF001  # their bars are no ASCII
@@ -16,7 +15,7 @@ WRITTEN = (
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "is_ours"),
     [
         ("{{ '<｜User｜>' + text }}{{ '<｜tool▁sep｜>' + name }}", True),
@@ -64,8 +63,8 @@ def test_a_thought_that_a_template_has_opened_can_be_closed():
     assert prompt + DEEPSEEK.close_thought == f"{prompt}\n</think>\n\n"
 
 
-@pytest.mark.parametrize("thinks", [True, False])
-@pytest.mark.parametrize("turns", [[ASKED], [ASKED, RESULT], [Turn("system", "a")]])
+@each_case("thinks", [True, False])
+@each_case("turns", [[ASKED], [ASKED, RESULT], [Turn("system", "a")]])
 def test_a_prompt_opens_a_thought_unless_the_turn_goes_on(turns, thinks):
     prompt = DEEPSEEK.render(turns, [], thinks)
     assert bool(DEEPSEEK.open_thought(prompt)) is (thinks and turns[-1] is not RESULT)

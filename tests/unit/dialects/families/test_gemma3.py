@@ -1,7 +1,6 @@
-import pytest
-
 from inferd.backend.job import Turn
 from inferd.dialects.families.gemma3 import GEMMA3
+from tests.cases import each_case
 
 TEMPLATE = "{{ '<start_of_turn>' + role }}"
 
@@ -19,7 +18,7 @@ def test_without_a_template_the_architecture_tells():
     assert not GEMMA3.recognises("gemma-embedding", "")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("turns", "said"),
     [
         ([Turn("system", " a "), Turn("user", " b ")], " a \n\nb"),

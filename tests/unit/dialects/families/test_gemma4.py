@@ -1,9 +1,8 @@
 import json
 
-import pytest
-
 from inferd.backend.job import ToolSpec, Turn
 from inferd.dialects.families.gemma4 import GEMMA4
+from tests.cases import each_case
 
 USER = Turn("user", "Hi.")
 
@@ -15,7 +14,7 @@ def declared(schema):
     return text.replace('<|"|>', "'")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "member"),
     [
         ({"type": "string", "enum": ["x", "y"]}, "enum:['x','y'],type:'STRING'"),
@@ -45,7 +44,7 @@ def test_a_declaration_tells_what_it_can_of_an_argument(schema, member):
     assert declared(root) == f"f{{description:'d',{wanted}}}"
 
 
-@pytest.mark.parametrize("schema", [{}, True, "x", []])
+@each_case("schema", [{}, True, "x", []])
 def test_a_schema_that_says_nothing_is_not_told_of(schema):
     assert declared(schema) == "f{description:'d'}"
 
@@ -59,8 +58,8 @@ def test_a_declaration_is_only_so_deep():
     assert "last" not in text
 
 
-@pytest.mark.parametrize("ends_with_result", [True, False])
-@pytest.mark.parametrize("thinks", [True, False])
+@each_case("ends_with_result", [True, False])
+@each_case("thinks", [True, False])
 def test_only_a_result_is_followed_by_an_open_thought(*, thinks, ends_with_result):
     turns = [USER, Turn("tool", "1")] if ends_with_result else [USER]
     prompt = GEMMA4.render(turns, [], thinks)

@@ -1,8 +1,7 @@
-import pytest
-
 from inferd.backend.job import PastCall, Turn
 from inferd.dialects.families.granite import GRANITE
 from inferd.dialects.lark import LarkBuilder
+from tests.cases import each_case
 from tests.unit.dialects.cases import tools_named
 
 WEATHER = tools_named(["get_weather", "get_time"])
@@ -13,7 +12,7 @@ RESULT = Turn("tool", "9 °C", call_id="tc-0", name="get_weather")
 LISTED = '{"name": "get_weather", "arguments": {"city": "Bern"}}'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("architecture", "template", "is_ours"),
     [
         ("granite", "{{ '<|start_of_role|>' + message.role }}", True),

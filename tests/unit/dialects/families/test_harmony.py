@@ -4,6 +4,7 @@ from inferd.backend.job import Turn
 from inferd.dialects.dialect import ParsedCall
 from inferd.dialects.families.harmony import HARMONY
 from inferd.dialects.lark import LarkBuilder
+from tests.cases import each_case
 from tests.unit.dialects.cases import tools_named
 from tests.unit.dialects.conversations import (
     calling,
@@ -13,7 +14,7 @@ WEATHER = tools_named(["get_weather", "get_time"])
 ASSISTANT = "<|start|>assistant"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("architecture", "template", "is_ours"),
     [
         ("gpt-oss", "{{ '<|start|>user<|message|>' }}{{ '<|channel|>final' }}", True),

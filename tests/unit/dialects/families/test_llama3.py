@@ -1,12 +1,12 @@
 import json
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.backend.events import Text
 from inferd.dialects.families.llama3 import LLAMA3
 from inferd.dialects.lark import LarkBuilder
 from inferd.output.parser import BlockParser
+from tests.cases import each_case
 from tests.unit.dialects.cases import tools_named
 from tests.unit.dialects.conversations import (
     TEXTS,
@@ -34,7 +34,7 @@ WEATHER = tools_named(["get_weather", "get_time"])
 TAG = "<|python_tag|>"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "is_ours"),
     [
         ("{{ '<|start_header_id|>' }}{% if tools %}Environment: ipython", True),
@@ -72,7 +72,7 @@ def judged(text):
     return region.classify(text, WEATHER)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "verdict"),
     [
         ('{"name"', None),

@@ -5,6 +5,7 @@ from inferd.backend.job import Turn
 from inferd.dialects.families.mistral import MISTRAL
 from inferd.dialects.lark import LarkBuilder
 from inferd.output.parser import BlockParser
+from tests.cases import each_case
 from tests.unit.dialects.cases import tools_named
 
 WEATHER = tools_named(["get_weather", "get_time"])
@@ -12,7 +13,7 @@ ASKED = Turn("user", "Hi.")
 HOW_TO_THINK = "# HOW YOU SHOULD THINK AND ANSWER\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("architecture", "template", "is_ours"),
     [
         ("llama", "[INST]{{ x }}[/INST]{% if tools %}[TOOL_CALLS]", True),
@@ -56,7 +57,7 @@ def test_tokens_that_calls_need_are_kept_and_alone_are_text():
     assert {"[ARGS]", "[CALL_ID]"} <= set(MISTRAL.markers)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("end", "marker"),
     [("[THINK]", "[THINK]"), ("<think>\n", "<think>"), ("[/THINK]", ""), ("", "")],
 )

@@ -1,9 +1,8 @@
 import json
 
-import pytest
-
 from inferd.backend.job import ToolSpec, Turn
 from inferd.dialects.families.qwen3_coder import QWEN3_CODER
+from tests.cases import each_case
 
 PARTS = ["<|im_start|>", "<tool_call>", "<function=", "<parameter="]
 
@@ -16,7 +15,7 @@ def described(schema):
     return text.replace("\n", "")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "text"),
     [
         ({}, ""),

@@ -6,6 +6,7 @@ from jinja2.exceptions import SecurityError
 
 from inferd.dialects.prompt.jinja_sandbox import TemplateSandbox, refuse_expensive
 from inferd.limits.prompts import TEMPLATE_NUMBER_BITS, TEMPLATE_OUTPUT_CHARS
+from tests.cases import each_case
 
 SMALL = st.integers(-1000, 1000)
 COMPUTED = {
@@ -50,8 +51,8 @@ def test_no_product_and_no_power_has_more_bits_than_allowed(left, exponent):
         assert COMPUTED[sign](left, right).bit_length() <= TEMPLATE_NUMBER_BITS
 
 
-@pytest.mark.parametrize("sign", ["//", "%"])
-@pytest.mark.parametrize("numbers", [(LARGEST, 3), (3, LARGEST), (-LARGEST, LARGEST)])
+@each_case("sign", ["//", "%"])
+@each_case("numbers", [(LARGEST, 3), (3, LARGEST), (-LARGEST, LARGEST)])
 def test_numbers_up_to_the_largest_are_divided(sign, numbers):
     refuse_expensive(sign, *numbers)
     larger = [each * 2 for each in numbers]
@@ -59,7 +60,7 @@ def test_numbers_up_to_the_largest_are_divided(sign, numbers):
         refuse_expensive(sign, *larger)
 
 
-@pytest.mark.parametrize("base", [0, 1, -1, 2, 10])
+@each_case("base", [0, 1, -1, 2, 10])
 def test_no_power_has_a_large_exponent(base):
     refuse_expensive("**", base, 1000)
     refuse_expensive("**", base, -(10**9))
@@ -67,7 +68,7 @@ def test_no_power_has_a_large_exponent(base):
         refuse_expensive("**", base, 10**9)
 
 
-@pytest.mark.parametrize("items", ["a", b"a", ["a"], ("a",)], ids=repr)
+@each_case("items", ["a", b"a", ["a"], ("a",)], ids=repr)
 def test_what_is_repeated_is_no_longer_than_a_prompt(items):
     refuse_expensive("*", items, TEMPLATE_OUTPUT_CHARS)
     for pair in (
@@ -79,7 +80,7 @@ def test_what_is_repeated_is_no_longer_than_a_prompt(items):
     refuse_expensive("*", items, -(10**99))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "text"),
     [
         ("{{ 42.55 | round }}", "43.0"),
@@ -93,7 +94,7 @@ def test_the_rest_is_jinjas_own(source, text):
     assert written(source) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         "{{ 1 | round(309) }}",

@@ -8,6 +8,7 @@ from inferd.dialects.families.mistral import MISTRAL
 from inferd.dialects.prompt.renderer import PromptRenderer, RenderedPrompt
 from inferd.dialects.prompt.special_tokens import SpecialTokenTexts
 from inferd.dialects.prompt.template import TemplateError
+from tests.cases import each_case
 from tests.unit.dialects.conversations import CONVERSATIONS, TOOLS
 from tests.unit.dialects.templates import (
     ABLE,
@@ -81,7 +82,7 @@ def test_the_template_writes_what_it_can_say():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "turns", "tools", "own"),
     [
         (PLAIN, [ASKED], (WEATHER,), "own 1 1 False"),
@@ -107,7 +108,7 @@ def test_a_dialect_may_say_it_in_turns_that_the_template_writes(turns, tools, wr
     assert render(PLAIN, *turns, tools=tools, tells=True) == written
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("turns", "tools", "written"),
     [
         ([ASKED], (WEATHER,), "# Tools"),
@@ -186,7 +187,7 @@ def test_what_a_template_wants_it_is_given():
 # --- thoughts -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "thinks", "end", "open_thought"),
     [
         (PLAIN, True, "Weather?\n", ""),
@@ -225,7 +226,7 @@ def test_where_a_switch_does_not_work_the_dialect_writes(thinks, turns, written)
     assert render(PLAIN + switch, *turns, thinks=thinks) == written
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "regions", "thinks"),
     [
         (PLAIN, (THOUGHT,), False),
@@ -303,9 +304,9 @@ def test_a_prompt_of_many_tokens_comes_in_pieces(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, SpecialTokenTexts()])
-@pytest.mark.parametrize("thinks", [True, False])
-@pytest.mark.parametrize("role", ["user", "assistant"])
+@each_case("tokens", [TOKENS, SpecialTokenTexts()])
+@each_case("thinks", [True, False])
+@each_case("role", ["user", "assistant"])
 def test_a_thought_that_only_a_client_opens_is_none(tokens, thinks, role):
     prompts = PromptRenderer(compiled(LAST), dialect(), tokens)
     rendered = prompts.render(job(Turn(role, "a <think>"), thinks=thinks))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.dialects.prompt.special_tokens import SpecialTokens
+from tests.cases import each_case
 
 TOKENS = ["<s>", "</s>", "<|turn|>", "<|turn", "[INST]", "[/INST]", "<<s>>"]
 PARTS = ["<", ">", "|", "s", "/s", "<s>", "[", "]", "INST", "turn", "<|tu", "é ", "\n"]
@@ -72,7 +73,7 @@ def test_a_part_has_so_many_tokens(n_tokens, parts):
     assert [*SPELLINGS.split_every("a<s>b[INST]<<s>>c", n_tokens)] == parts
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "place"),
     [
         *(("s", 0), ("/s", 1), ("s>", 1), ("<s", 1), ("INST", 3)),

@@ -1,9 +1,9 @@
-import pytest
 from hypothesis import given, strategies as st
 
 from inferd.dialects.prompt import task_prefixes
 from inferd.dialects.prompt.task_prefixes import task_prefix
 from inferd.resolve.embed import TASKS
+from tests.cases import each_case
 
 QUERY = "retrieval_query"
 DOCUMENT = "retrieval_document"
@@ -11,7 +11,7 @@ QUERIES = {QUERY, "question_answering", "fact_verification", "code_retrieval_que
 PASSAGES = "Represent this sentence for searching relevant passages: "
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("architecture", "name", "task", "prefix"),
     [
         ("gemma-embedding", "", QUERY, "task: search result | query: "),
@@ -56,8 +56,8 @@ def test_without_a_task_nothing_is_put_in_front(architecture, name):
     assert task_prefix(architecture, name, None) == ""
 
 
-@pytest.mark.parametrize("part", task_prefixes._BY_NAME)
-@pytest.mark.parametrize("task", TASKS)
+@each_case("part", task_prefixes._BY_NAME)
+@each_case("task", TASKS)
 def test_a_name_is_read_in_any_spelling(part, task):
     spellings = (part, part.upper(), part.replace("-", " ").title(), f"Some {part} v9")
     assert len({task_prefix("bert", name, task) for name in spellings}) == 1
@@ -71,9 +71,7 @@ def test_families_know_tasks_of_the_wire_and_no_others():
     assert {task for family in families for task in family} <= set(TASKS)
 
 
-@pytest.mark.parametrize(
-    "name", ["nomic-embed", "e5-small", "bge-small", "arctic-embed"]
-)
+@each_case("name", ["nomic-embed", "e5-small", "bge-small", "arctic-embed"])
 def test_most_families_know_one_kind_of_query(name):
     prefixes = {task_prefix("bert", name, task) for task in QUERIES}
     assert len(prefixes) == 1

@@ -11,6 +11,7 @@ from inferd.dialects.prompt.template import (
     TemplateError,
     TemplateInput,
 )
+from tests.cases import each_case
 
 LEAP_DAY = dt.datetime(2024, 2, 29, 12, 30, tzinfo=dt.UTC)
 NO_TOKENS: dict[str, str] = {}
@@ -71,7 +72,7 @@ def test_json_is_not_escaped_for_a_browser():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "written"),
     [
         ("", '{"b": "é", "a": [1]}'),
@@ -174,9 +175,7 @@ def test_arguments_may_be_wanted_as_text():
     assert written == '{"city": "Zürich"}'
 
 
-@pytest.mark.parametrize(
-    "call_id", ["tc-0", "", "abcdefghij", "abcdefgh\n", "é23456789"]
-)
+@each_case("call_id", ["tc-0", "", "abcdefghij", "abcdefgh\n", "é23456789"])
 def test_an_id_may_be_wanted_of_nine_characters_and_stays_one(call_id):
     turns = [
         Turn("assistant", "", (PastCall(id=call_id, name="f", arguments="{}"),)),
@@ -228,7 +227,7 @@ def test_a_failure_without_words_is_told_by_its_kind():
         render(f"{{% set n = {2**62} %}}{{{{ 'a' | center(n) }}}}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         *("{{", "{% for %}", "{% if x %}", "{{ x | no_such_filter }}", "{% do x %}"),
@@ -243,7 +242,7 @@ def test_a_template_that_does_not_compile_is_refused(source):
         compiled(source)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         *("{{ 1 / 0 }}", "{{ nothing.at_all }}", "{{ messages[0] + 1 }}", "{{ 5() }}"),
@@ -256,7 +255,7 @@ def test_a_template_that_fails_is_one_error(source):
         render(source)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         "{{ ''.__class__.__mro__ }}",
@@ -281,7 +280,7 @@ def test_no_way_leads_out_of_the_sandbox(source):
         render(source)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         *("''.__class__", "messages.__class__", "lipsum.__globals__", "self.__init__"),
@@ -292,7 +291,7 @@ def test_what_is_unsafe_is_not_even_written(source):
     assert render("{{ %s }}" % source) == ""  # noqa: UP031  # braces
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change",
     [
         *("messages.append(1)", "messages.clear()", "messages.pop()", "[2, 1].sort()"),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from inferd.backend.job import Turn
 from inferd.dialects.prompt.template import DEFAULT_INPUT, TemplateInput
 from inferd.dialects.prompt.template_caps import TemplateCaps, probe_template
+from tests.cases import each_case
 from tests.unit.dialects.conversations import CONVERSATIONS
 from tests.unit.dialects.templates import (
     ABLE,
@@ -77,7 +78,7 @@ def test_a_template_that_writes_all_it_gets_can_say_all():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "lacking"),
     [
         (PLAIN, {"tools", *CALLS_AT_ALL}),
@@ -138,7 +139,7 @@ def test_what_a_template_leaves_out_or_refuses_it_cannot_say(source, lacking):
         assert {each for each in FLAGS if not getattr(abilities, each)} == {*lacking}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "wants"),
     [
         (PLAIN, DEFAULT_INPUT),

@@ -9,6 +9,7 @@ from inferd.backend.job import PastCall, ToolSpec, Turn
 from inferd.dialects.prompt import token_escape
 from inferd.dialects.prompt.special_tokens import SpecialTokens
 from inferd.dialects.prompt.token_escape import TokenEscape, TokenEscapeError
+from tests.cases import each_case
 from tests.unit.dialects.conversations import CONVERSATIONS, TOOLS
 
 TOKENS = ["<|turn|>", "<turn>", "</s>", "<s>", "[INST]", "<<s>>", '<|"|>']
@@ -63,7 +64,7 @@ def test_a_prompt_is_cut_in_tokens_with_characters_of_clients_and_nowhere_else(s
     assert all("c" not in makers[begin:end] for begin, end in special(pieces))
 
 
-@pytest.mark.parametrize("text", ["a <", "> a", "</s", "s>a", "a <|turn", "]"])
+@each_case("text", ["a <", "> a", "</s", "s>a", "a <|turn", "]"])
 def test_what_could_have_been_part_of_a_token_and_is_not_leaves_no_trace(text):
     disguise = disguised(text)
     assert disguise.is_needed
@@ -79,7 +80,7 @@ def test_tokens_are_cut_behind_their_first_character():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "texts",
     [
         *(["<tu", "rn>"], ["<", "turn", ">"], ["<|turn", "|>"], ["[", "INST]"]),
@@ -93,7 +94,7 @@ def test_texts_that_make_a_token_together_do_not(texts):
     assert special(pieces) == set()
 
 
-@pytest.mark.parametrize("name", ["turn", "|turn|", "s", "/s", '|"|', "turn>", "<turn"])
+@each_case("name", ["turn", "|turn|", "s", "/s", '|"|', "turn>", "<turn"])
 def test_names_that_signs_make_a_token_of_do_not(name):
     named = TokenEscape(SPELLINGS, [calling(name, json.dumps({name: 1}))], [tool(name)])
     [call] = named.turns[0].calls
@@ -156,7 +157,7 @@ def test_json_stays_json_and_its_escapes_hide_nothing(value, is_ascii):
     assert json.loads("".join(pieces)) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("<turn>", '{"<turn>"', '"\\x <turn>"', "[" * 3000 + "<turn>"),
@@ -212,7 +213,7 @@ def test_a_stand_in_may_be_escaped_on_its_way(write):
     assert special(pieces) == set()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "held", ["", *(json.dumps(PRIVATE[:99]).upper(), '"\\ue000"'), PRIVATE[:-99]]
 )
 def test_what_stands_in_is_in_no_text(held):

@@ -12,6 +12,7 @@ from inferd.dialects.schema.arguments import (
 )
 from inferd.dialects.schema.reader import SCHEMA_MAX_DEPTH
 from inferd.dialects.schema.subset import UnsupportedSchemaError
+from tests.cases import each_case
 
 TOKENS = LLTokenizer("byte")
 CLOSED = {"additionalProperties": False, "type": "object"}
@@ -38,7 +39,7 @@ def takes(schema, value):
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "fits", "does_not"),
     [
         ({**DEFS, "$ref": "#/$defs/n", "required": ["n"]}, {"n": 7}, {}),
@@ -90,8 +91,8 @@ def nested(depth):
     return schema
 
 
-@pytest.mark.parametrize("read", [full_arguments_schema, supported_arguments_schema])
-@pytest.mark.parametrize(
+@each_case("read", [full_arguments_schema, supported_arguments_schema])
+@each_case(
     ("schema", "why"),
     [
         (nested(SCHEMA_MAX_DEPTH + 1), ": over 64 levels deep"),

@@ -1,7 +1,6 @@
 import json
 import re
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.backend.job import ToolSpec
@@ -23,6 +22,7 @@ from inferd.dialects.schema.reader import (
     types_of,
     unwrapped,
 )
+from tests.cases import each_case
 
 CLOSED = {"additionalProperties": False, "type": "object"}
 WORDS = [
@@ -57,7 +57,7 @@ def tool(schema):
     return ToolSpec(name="f", description="", input_schema=json.dumps(schema))
 
 
-@pytest.mark.parametrize("text", ["", "{", "NaN", "1e999", '"\\ud800"', "[" * 2000])
+@each_case("text", ["", "{", "NaN", "1e999", '"\\ud800"', "[" * 2000])
 def test_what_is_no_json_stays_text(text):
     assert parse_json_strict(text) == text
 
@@ -66,7 +66,7 @@ def test_json_is_read():
     assert parse_json_strict('{"a": [1, null, "é\\n"]}') == {"a": [1, None, "é\n"]}
 
 
-@pytest.mark.parametrize("schema", [True, None, "string", [], {}])
+@each_case("schema", [True, None, "string", [], {}])
 def test_arguments_are_an_object_whatever_a_client_wrote(schema):
     assert arguments_schema(tool(schema)) == {"type": "object"}
 
@@ -76,7 +76,7 @@ def test_a_schema_that_is_no_json_says_nothing():
     assert arguments_schema(broken) == {"type": "object"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "whole"),
     [
         ({"properties": {}}, {"properties": {}, **CLOSED}),
@@ -152,7 +152,7 @@ def test_references_in_a_circle_lead_nowhere():
     assert resolve_ref({"$ref": "#/$defs/a"}, root) == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "allowed"),
     [
         ({"type": "string"}, {"string"}),
@@ -180,7 +180,7 @@ def test_alternatives_that_hold_themselves_are_looked_at_once():
     assert allowed_types({"$ref": "#/$defs/a"}, root) == {"integer", "number"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "found"),
     [
         (None, {"null"}),
@@ -208,7 +208,7 @@ def test_what_may_fit_is_listed():
     assert enum_values({"enum": []}) is enum_values({}) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "fits", "fails"),
     [
         ({}, ["", "a\nb"], []),

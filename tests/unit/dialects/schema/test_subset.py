@@ -11,6 +11,7 @@ from inferd.dialects.schema.subset import (
     listed_values,
     object_properties,
 )
+from tests.cases import each_case
 
 ROOT: dict[str, Any] = {
     "$defs": {
@@ -26,7 +27,7 @@ def held_to(schema):
     return check_supported(SchemaNode(schema, "/here"), ROOT)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [
         {},
@@ -44,7 +45,7 @@ def test_what_can_be_held_to_is_let_through(schema):
     assert held_to(schema) == (schema, "/here")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "words"),
     [
         ({"type": "string", "format": "date"}, '"format"'),
@@ -74,7 +75,7 @@ def test_what_cannot_be_held_to_is_refused_where_it_stands(schema, words):
     assert str(caught.value) == f"/here: not supported: [{words}]"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "error"),
     [
         (False, "/here: nothing can satisfy it"),
@@ -125,7 +126,7 @@ def test_choices_have_their_places():
     assert alternative_nodes({}, "") is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "names", "has_others"),
     [
         ({}, "", True),

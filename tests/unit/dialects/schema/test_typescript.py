@@ -1,10 +1,10 @@
 import json
 
-import pytest
 from hypothesis import given, settings
 
 from inferd.backend.job import ToolSpec
 from inferd.dialects.schema.typescript import namespace
+from tests.cases import each_case
 from tests.unit.dialects.conversations import TOOLS
 
 
@@ -17,7 +17,7 @@ def described(properties, **rest):
     return text.removeprefix(begin).removesuffix(" => any;\n\n} // namespace functions")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "written"),
     [
         ({"type": "string"}, "string"),

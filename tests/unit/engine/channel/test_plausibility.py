@@ -10,6 +10,7 @@ from inferd.engine.channel.plausibility import (
 )
 from inferd.limits.engine import JOB_ITEM_BYTES
 from inferd.wire.responses import Alternative, Logprob, Usage
+from tests.cases import each_case
 
 
 @pytest.mark.parametrize("counts", [(-1,), (2, 1), (2**53 + 1,)])
@@ -18,14 +19,12 @@ def test_what_is_no_count_or_less_than_its_part_is_refused(counts):
         check_counts(*counts)
 
 
-@pytest.mark.parametrize("counts", [(), (0,), (1, 2), (2, 2, 2**53)])
+@each_case("counts", [(), (0,), (1, 2), (2, 2, 2**53)])
 def test_counts_may_be_equal_or_grow(counts):
     check_counts(*counts)
 
 
-@pytest.mark.parametrize(
-    "usage", [Usage(1, 1, 2), Usage(1, -1), Usage(1, 1, 0, 1, 2), Usage(-1, 0)]
-)
+@each_case("usage", [Usage(1, 1, 2), Usage(1, -1), Usage(1, 1, 0, 1, 2), Usage(-1, 0)])
 def test_parts_of_what_was_used_are_no_more_than_the_whole(usage):
     with pytest.raises(ProtocolViolationError):
         check_usage(usage)

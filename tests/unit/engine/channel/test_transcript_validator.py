@@ -10,6 +10,7 @@ from inferd.engine.channel.transcript_validator import (
 )
 from inferd.ipc.worker import Segment, Transcribed, TranscriptEnded
 from inferd.wire.responses import Usage
+from tests.cases import each_case
 from tests.fakes.media import speech
 
 MS_BYTES = 64
@@ -56,7 +57,7 @@ def test_bytes_read_only_grow_and_do_not_exceed_those_sent(told, read):
         assert transcript.n_bytes_read == before <= told
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("share", "is_one"),
     [
         (None, True),

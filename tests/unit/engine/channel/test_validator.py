@@ -35,6 +35,7 @@ from inferd.limits.engine import (
     JOB_ITEM_BYTES,
 )
 from inferd.wire.responses import Alternative, DraftCounts, Logprob, Usage
+from tests.cases import each_case
 from tests.fakes.media import speech
 from tests.fakes.worker import ended
 
@@ -85,7 +86,7 @@ def test_requested_messages_are_accepted():
         validator.validate(message, 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         Step(pieces=[(7, b"x")]),
@@ -99,7 +100,7 @@ def test_a_message_for_an_unknown_job_is_a_violation(message):
     refuse(validator_of(1), message, "unknown job 7")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "end",
     [
         Step(ended=[ended(1, 1)]),
@@ -108,7 +109,7 @@ def test_a_message_for_an_unknown_job_is_a_violation(message):
         Failed(ticket=1, reason="no"),
     ],
 )
-@pytest.mark.parametrize(
+@each_case(
     "more",
     [
         Step(pieces=[(1, b"x")]),
@@ -158,7 +159,7 @@ def test_no_prompt_is_longer_than_the_context_but_texts_together_may_be():
     refuse(validator, PromptReady(ticket=2, prompt_tokens=N_CTX + 1), "count of 512")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         usage(prompt_tokens=-1),
@@ -316,7 +317,7 @@ def test_a_requested_transcript_is_accepted_to_its_end():
     refuse(validator, transcribed(), "job 1 had ended")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("message", "violation"),
     [
         (transcribed(n_bytes_read=65), "65 bytes of 64 are read"),

@@ -28,6 +28,7 @@ from inferd.limits.engine import (
     RENDER_ATTEMPTS_MAX,
     RENDER_TIMEOUT_S,
 )
+from tests.cases import each_case
 
 WRITTEN = RenderedJob(pieces=("hi",))
 ADA, BEN = 1000, 1001
@@ -133,7 +134,7 @@ async def test_compiled_grammars_are_known_for_their_user_alone(autojump_clock):
     assert [each.known_grammars for each in process.asked] == [(), (), (DIGEST,)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "error", "said"),
     [
         (RenderRefused(ticket=1, reason="no"), InvalidRequestError, "no"),

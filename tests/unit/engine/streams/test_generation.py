@@ -41,6 +41,7 @@ from inferd.errors import InternalError, InvalidRequestError
 from inferd.ipc.worker import Embedded, Ended, Failed, PromptReady, Scored
 from inferd.output.parser import merge_deltas
 from inferd.wire.responses import Alternative, DraftCounts, Logprob, Usage, UsageV2
+from tests.cases import each_case
 from tests.fakes.worker import ended
 from tests.unit.dialects.made_up import MADE_UP
 from tests.unit.strategies import chunked
@@ -329,9 +330,9 @@ async def test_a_structure_may_begin_like_a_call_where_there_is_no_tool(
     assert events == [USE if calls else Text(CALL)]
 
 
-@pytest.mark.parametrize("make", [text_stream, block_stream])
-@pytest.mark.parametrize("complete", [False, True])
-@pytest.mark.parametrize("fields", [{"structure": SCHEMA}, {"tool_choice": REQUIRED}])
+@each_case("make", [text_stream, block_stream])
+@each_case("complete", [False, True])
+@each_case("fields", [{"structure": SCHEMA}, {"tool_choice": REQUIRED}])
 async def test_whether_a_structure_is_closed_is_told(
     make, complete, fields, autojump_clock
 ):
@@ -340,8 +341,8 @@ async def test_whether_a_structure_is_closed_is_told(
     assert done.structure_complete is complete
 
 
-@pytest.mark.parametrize("make", [text_stream, block_stream])
-@pytest.mark.parametrize(
+@each_case("make", [text_stream, block_stream])
+@each_case(
     "fields",
     [
         {},
@@ -358,8 +359,8 @@ async def test_nothing_is_told_of_a_structure_where_none_was_to_be_written(
     assert done.structure_complete is None
 
 
-@pytest.mark.parametrize("make", [text_stream, block_stream])
-@pytest.mark.parametrize(
+@each_case("make", [text_stream, block_stream])
+@each_case(
     ("fields", "complete"),
     [({}, None), ({"structure": SCHEMA}, False), ({"tool_choice": REQUIRED}, False)],
 )
@@ -412,7 +413,7 @@ async def test_a_stream_may_begin_in_a_thought(autojump_clock):
     assert events == [Thinking("hm"), Text("Hello")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "calls"),
     [
         ({}, True),
@@ -542,9 +543,9 @@ async def forced(dialect, text, *, is_complete=False, **last):
     return events, done
 
 
-@pytest.mark.parametrize("last", EARLY)
-@pytest.mark.parametrize("n_calls", [1, 2])
-@pytest.mark.parametrize("several", SEVERAL)
+@each_case("last", EARLY)
+@each_case("n_calls", [1, 2])
+@each_case("several", SEVERAL)
 async def test_forced_calls_before_the_one_that_is_cut_are_sent(
     several, n_calls, last, autojump_clock
 ):
@@ -561,8 +562,8 @@ async def test_forced_calls_before_the_one_that_is_cut_are_sent(
         )
 
 
-@pytest.mark.parametrize("is_complete", [True, False])
-@pytest.mark.parametrize("several", SEVERAL)
+@each_case("is_complete", [True, False])
+@each_case("several", SEVERAL)
 async def test_forced_calls_that_are_not_cut_are_sent_without_a_warning(
     several, is_complete, autojump_clock
 ):
@@ -574,7 +575,7 @@ async def test_forced_calls_that_are_not_cut_are_sent_without_a_warning(
     assert done.warnings == ()
 
 
-@pytest.mark.parametrize("several", SEVERAL)
+@each_case("several", SEVERAL)
 async def test_nothing_of_forced_calls_is_text_before_they_end(several, autojump_clock):
     text = several.begin + several.between.join([several.call] * 2)
     answers = results_of(*text)
@@ -586,8 +587,8 @@ async def test_nothing_of_forced_calls_is_text_before_they_end(several, autojump
     assert not stream.warnings
 
 
-@pytest.mark.parametrize("last", EARLY)
-@pytest.mark.parametrize("cut", [LLAMA3_CALL[:-1], '{"name": "g'])
+@each_case("last", EARLY)
+@each_case("cut", [LLAMA3_CALL[:-1], '{"name": "g'])
 async def test_the_first_of_forced_calls_that_is_cut_is_a_warning(
     cut, last, autojump_clock
 ):
@@ -734,7 +735,7 @@ async def test_the_tokens_of_thoughts_and_calls_are_in_no_text_frame(autojump_cl
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "stops", "told"),
     [
         (["a", "\n", "<", "c>f{}</c>"], (), [("a", "a"), ("\n", "\n")]),
@@ -797,8 +798,8 @@ async def test_a_death_after_the_end_is_ignored(make, autojump_clock):
     assert len(await events_of(stream)) == 2
 
 
-@pytest.mark.parametrize("make", [text_stream, block_stream])
-@pytest.mark.parametrize(
+@each_case("make", [text_stream, block_stream])
+@each_case(
     ("by_request", "error"), [(False, InternalError), (True, InvalidRequestError)]
 )
 async def test_a_run_that_failed_is_the_requests_doing_or_the_backends(
@@ -809,8 +810,8 @@ async def test_a_run_that_failed_is_the_requests_doing_or_the_backends(
         await events_of(make(b"some", failed))
 
 
-@pytest.mark.parametrize("make", [text_stream, block_stream])
-@pytest.mark.parametrize(
+@each_case("make", [text_stream, block_stream])
+@each_case(
     "wrong",
     [
         PromptReady(ticket=1, prompt_tokens=1),

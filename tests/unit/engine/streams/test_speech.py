@@ -13,6 +13,7 @@ from inferd.engine.streams.speech import SpeechStream
 from inferd.errors import InternalError, InvalidRequestError
 from inferd.ipc.worker import Failed, PromptReady, Segment, Transcribed, TranscriptEnded
 from inferd.wire.responses import DraftCounts, Usage, UsageV2
+from tests.cases import each_case
 from tests.unit.strategies import chunked
 
 
@@ -164,7 +165,7 @@ async def test_bytes_read_of_open_audio_are_reported(autojump_clock):
 # --- what goes wrong --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "error"),
     [
         (Failed(ticket=1, reason="bad", by_request=True), InvalidRequestError),

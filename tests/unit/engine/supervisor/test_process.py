@@ -25,6 +25,7 @@ from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.ipc.encoding import MessageSplitter, decode_from_worker, encode
 from inferd.ipc.worker import FromWorker, Load, Loaded, Loading, SandboxReport
 from inferd.limits.engine import NATIVE_LOG_BYTES_PER_S
+from tests.cases import each_case
 from tests.fakes.starting import MOCK_PROGRAM
 from tests.fakes.streams import open_pair
 
@@ -32,7 +33,7 @@ LOAD = Load(settings=MockSettings(name="m"), n_slots=1)
 CLIENTS_WORDS = "parse: error at the client's own words"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "words"),
     [
         *((0, "exited with code 0"), (70, "exited with code 70")),
@@ -90,7 +91,7 @@ async def heard(*lines: str | bytes, is_serving: bool = False) -> WorkerProcess:
     return process
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("lines", "complaint"),
     [
         ([], ""),
@@ -144,7 +145,7 @@ async def test_while_it_serves_only_a_crash_is_kept(crash):
     assert process.error_line == crash
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         CLIENTS_WORDS,

@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from inferd.engine.supervisor.process import describe_exit
 from inferd.engine.supervisor.variant_fallback import VariantFallback
 from inferd.ipc.worker import CpuVariant
+from tests.cases import each_case
 
 BEST = CpuVariant(name="avx512", fallback="avx2")
 MIDDLE = CpuVariant(name="avx2", fallback="plain")
@@ -17,7 +18,7 @@ def test_nothing_has_crashed_at_first():
     assert VariantFallback().crashed == ()
 
 
-@pytest.mark.parametrize("number", ["ABRT", "BUS", "FPE", "ILL", "SEGV"])
+@each_case("number", ["ABRT", "BUS", "FPE", "ILL", "SEGV"])
 def test_after_a_crash_the_next_variant_is_tried(number):
     steps = VariantFallback()
     assert steps.died(f"killed by SIG{number}", BEST) == "avx2"

@@ -15,6 +15,7 @@ from inferd.ipc.worker import (
     Step,
     Transcribed,
 )
+from tests.cases import each_case
 from tests.fakes.media import speech
 from tests.fakes.worker import ended
 
@@ -92,7 +93,7 @@ async def test_a_worker_with_heartbeats_and_no_progress_hangs(autojump_clock):
     assert trio.current_time() == SILENCE_S
 
 
-@pytest.mark.parametrize("message", PROGRESS)
+@each_case("message", PROGRESS)
 def test_results_of_a_job_are_progress(message):
     watchdog = running(1, 2)
     receive(watchdog, message, 50)
@@ -100,7 +101,7 @@ def test_results_of_a_job_are_progress(message):
     assert watchdog.deadline(SILENCE_S) == 50 + SILENCE_S
 
 
-@pytest.mark.parametrize("message", ENDS)
+@each_case("message", ENDS)
 def test_jobs_that_ended_need_no_progress(message):
     watchdog = running(2)
     receive(watchdog, message, 50)

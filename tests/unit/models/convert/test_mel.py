@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from inferd.models.convert.mel import N_FFT, SAMPLE_RATE, mel_filters
+from tests.cases import each_case
 
 FREQUENCIES = np.linspace(0, SAMPLE_RATE / 2, N_FFT // 2 + 1)
 
@@ -29,7 +30,7 @@ PUBLISHED = [
 """Of the filters that come with the model: which one, where its peak is, and how high."""
 
 
-@pytest.mark.parametrize(("number", "peak", "height"), PUBLISHED)
+@each_case(("number", "peak", "height"), PUBLISHED)
 def test_filters_are_those_the_model_was_trained_with(number, peak, height):
     each = mel_filters(80)[number]
     assert each.argmax() == peak

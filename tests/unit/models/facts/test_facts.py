@@ -1,7 +1,5 @@
 import io
 
-import pytest
-
 from inferd.models.facts.gguf_facts import (
     KEPT_TEXTS,
     chat_template,
@@ -11,6 +9,7 @@ from inferd.models.facts.gguf_facts import (
 from inferd.models.facts.model import ModelFacts
 from inferd.models.facts.whisper_facts import whisper_facts
 from inferd.models.gguf_header.header import GgufContents, read_contents
+from tests.cases import each_case
 from tests.fakes.gguf_bytes import (
     BOOL,
     F32,
@@ -111,7 +110,7 @@ def test_of_experts_those_in_use_are_read_for_a_token():
     assert facts(shapes=shapes).token_bytes == 9 * ROW
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pooling", "is_causal", "use"),
     [
         (0, True, "generate"),

@@ -1,7 +1,7 @@
 import gguf as reference
-import pytest
 
 from inferd.models.facts.file_types import FILE_TYPES, quantisation
+from tests.cases import each_case
 
 
 def test_names_of_mixtures_are_those_of_the_format():
@@ -13,7 +13,7 @@ def test_names_of_mixtures_are_those_of_the_format():
         }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("file_type", "types", "name"),
     [
         (15, {"Q6_K": 9, "Q4_K": 5}, "Q4_K_M"),

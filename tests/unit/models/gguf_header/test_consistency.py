@@ -1,7 +1,7 @@
-import pytest
 from hypothesis import given, strategies as st
 
 from inferd.models.gguf_header.consistency import HEADS, KEY_HEADS, contradiction
+from tests.cases import each_case
 
 WHOLE = {"block_count": (4,), "embedding_length": (64,), HEADS: (4,), KEY_HEADS: (2,)}
 
@@ -41,7 +41,7 @@ def test_some_of_the_experts_are_used(n_experts, n_used):
     assert (contradiction(numbers) is None) == (1 <= n_used <= n_experts)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changed", "reason"),
     [
         ({HEADS: (4, 4, 4)}, "4 layers have 3 numbers of attention.head_count"),

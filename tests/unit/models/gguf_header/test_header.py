@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from inferd.models.file_error import ModelFileError
 from inferd.models.gguf_header.header import GgufHeader, read_header
+from tests.cases import each_case
 from tests.fakes.gguf_bytes import (
     ARRAY,
     F32,
@@ -98,7 +99,7 @@ def test_no_number_of_any_size_does_more_than_be_refused(place, number):
         assert read(content).n_tensors <= len(SOUND)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "reason"),
     [
         (b"", "not a GGUF file$"),
@@ -126,7 +127,7 @@ def test_faults_of_a_header_are_named(content, reason):
         read(content)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tensors", "reason"),
     [
         ([tensor(b"n" * 64, [1])], "a name of 64 bytes"),

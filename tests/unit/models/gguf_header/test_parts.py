@@ -12,6 +12,7 @@ from inferd.models.gguf_header.parts import (
     part_name,
     parts_beside,
 )
+from tests.cases import each_case
 
 
 def header(part: int, n_parts: int = 3, **fields) -> GgufHeader:
@@ -72,7 +73,7 @@ def test_the_parts_of_one_model_belong_together():
     assert part_fault([header(7, 0)]) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("index", "other", "text"),
     [
         (0, header(1, n_all_tensors=6), "part 2 of 3, and part 1 belongs"),

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 from inferd.models.file_error import ModelFileError
 from inferd.models.gguf_header.header import read_header
 from inferd.models.gguf_header.rules import MODEL_RULES, PROJECTOR_RULES
+from tests.cases import each_case
 from tests.fakes.gguf_bytes import (
     ARRAY,
     BOOL,
@@ -123,7 +124,7 @@ FINE = {
 }
 
 
-@pytest.mark.parametrize("content", FINE.values(), ids=FINE)
+@each_case("content", FINE.values(), ids=FINE)
 def test_values_of_real_models_are_allowed(content):
     assert refusal(content) is None
 
@@ -291,7 +292,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("content", "reason"), WRONG.values(), ids=WRONG)
+@each_case(("content", "reason"), WRONG.values(), ids=WRONG)
 def test_values_that_no_model_has_are_refused(content, reason):
     found = refusal(content)
     assert found is not None

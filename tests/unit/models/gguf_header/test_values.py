@@ -2,7 +2,6 @@ import io
 import math
 import struct
 
-import pytest
 from hypothesis import given, strategies as st
 
 from inferd.limits.model_files import GGUF_ARRAY_NUMBERS
@@ -21,6 +20,7 @@ from inferd.models.gguf_header.values import (
     read_number,
     read_numbers,
 )
+from tests.cases import each_case
 
 VOCABULARY = "tokenizer.ggml.token_type"
 
@@ -33,7 +33,7 @@ def packed(code: str, *values: float) -> Reader:
     return reader(struct.pack(f"<{len(values)}{code}", *values))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "code", "number"),
     [
         (U8, "B", 255),

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from inferd.models.packages import archive
 from inferd.models.packages.archive import Archive, ArchiveError
+from tests.cases import each_case
 
 DATA = bytes(range(256)) * 40
 
@@ -47,7 +48,7 @@ def test_parts_are_read_by_their_numbers():
     assert read(file) == b"12"  # what int() cannot read is no number
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["../m.gguf", "a/../m.gguf", "/m.gguf", "./m.gguf", "a//m.gguf", "a\\m.gguf"],
 )
@@ -128,7 +129,7 @@ def test_members_that_share_their_bytes_are_refused():
         read(io.BytesIO(overlapping))
 
 
-@pytest.mark.parametrize("data", [b"", b"<html>", b"PK\5\6" + bytes(18), DATA])
+@each_case("data", [b"", b"<html>", b"PK\5\6" + bytes(18), DATA])
 def test_a_file_that_is_no_archive_is_refused(data):
     with pytest.raises(ArchiveError):
         read(io.BytesIO(data))

@@ -14,6 +14,7 @@ from inferd.models.packages.programs import (
     Programs,
 )
 from inferd.models.pull.errors import PullError
+from tests.cases import each_case
 from tests.unit.models.packages.registry import (
     MODEL,
     add_package,
@@ -77,7 +78,7 @@ def test_no_token_is_passed_on():
     assert all(map(programs.PASSED_ON.fullmatch, kept))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("output", "text", "hint"),
     [
         (

@@ -3,6 +3,7 @@ import pytest
 from inferd.models.embedded import CHAT, EMBEDDED_MODELS
 from inferd.models.packages.source import plan_package
 from inferd.models.pull.errors import PullError
+from tests.cases import each_case
 
 H, P = "a" * 64, "b" * 64
 
@@ -15,7 +16,7 @@ def members_of(text):
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "members", "file_name"),
     [
         ("a==1#d/m.gguf", [("a==1", ["d/m.gguf"])], "m.gguf"),
@@ -40,7 +41,7 @@ def test_a_source_is_split_into_packages_with_members_in_order(
     assert (plan.sha256, plan.source) == (H, f"package:{text}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("package:", "package:a", "package:a#m", "package:a==1", "package:a==1#"),
@@ -88,7 +89,7 @@ def test_the_file_of_an_embedded_model_is_known():
     assert plan_package(text).sha256 == CHAT.sha256
 
 
-@pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
+@each_case("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_an_embedded_model_has_its_own_name_and_digests(model):
     plan = plan_package(f"embedded:{model.name}")
     assert (plan.name, plan.source) == (model.reference, model.reference)

@@ -4,6 +4,7 @@ from inferd.models.pull.choice import choose
 from inferd.models.pull.errors import PullError
 from inferd.models.pull.messages import HubFile
 from inferd.models.pull.source import HubSource, parse_source
+from tests.cases import each_case
 
 QUANTS = ["m-Q4_K_M.gguf", "m-Q4_K_S.gguf", "m-Q8_0.gguf"]
 SPLIT = [f"big-Q8_0-0000{n}-of-00003.gguf" for n in (3, 1, 2)]
@@ -24,7 +25,7 @@ def chosen(source, *paths, **options):
     return choice.name, [(each.file.path, each.role) for each in choice.files]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "paths", "name", "model"),
     [
         ("hf:a/b", ["only.gguf"], "a/b:only", "only.gguf"),
@@ -51,7 +52,7 @@ def test_a_split_file_that_misses_a_part_is_refused():
         chosen("hf:a/b", *SPLIT[:2])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("projectors", "expected"),
     [
         (["mmproj-m-f32.gguf", "mmproj-m-BF16.gguf"], "mmproj-m-BF16.gguf"),
@@ -74,7 +75,7 @@ def test_a_projector_of_another_folder_stays_there():
     assert found[1] == ("mmproj.gguf", "projector")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "paths", "words", "hint"),
     [
         ("hf:a/b:Q2", QUANTS, "no model of Q2; it has: m-Q4_K_M.gguf, ", "m-Q4_K_M"),

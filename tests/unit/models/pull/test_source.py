@@ -2,11 +2,12 @@ import pytest
 
 from inferd.models.pull.errors import PullError
 from inferd.models.pull.source import HttpsSource, HubSource, parse_source
+from tests.cases import each_case
 
 SHA256 = "0123456789abcdef" * 4
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "source"),
     [
         ("hf:a/b", HubSource("a/b")),
@@ -29,7 +30,7 @@ def test_an_address_has_its_digest_and_a_name():
     assert source.default_name == "My-Model.Q4"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "sha256", "words"),
     [
         ("https://h/m.gguf", None, "needs the SHA-256"),
@@ -61,7 +62,7 @@ def test_what_is_no_source_is_told_with_what_to_type(text, sha256, words):
     assert raised.value.hint or "password" in words or "not an address" in words
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "source"),
     [
         ("a/b-GGUF", "hf:a/b-GGUF"),

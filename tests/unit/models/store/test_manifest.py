@@ -9,6 +9,7 @@ from inferd.models.store.manifest import (
     decode_manifest,
     encode_manifest,
 )
+from tests.cases import each_case
 
 FILE = StoredFile(name="m.gguf", sha256="a" * 64, n_bytes=7)
 PROJECTOR = StoredFile(name="p.gguf", sha256="b" * 64, n_bytes=5, role="projector")
@@ -26,7 +27,7 @@ def changed(**fields):
     return msgspec.json.encode(plain)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "words"),
     [
         (changed(format=2), "it has format 2, and this version reads format 1"),

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.models.store.names import InvalidNameError, check_name, file_of, name_of
+from tests.cases import each_case
 
 PART = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.)){0,9}", fullmatch=True)
 NAMES = st.builds(
@@ -26,7 +27,7 @@ def test_a_file_has_a_name_only_if_that_has_the_file(text):
     assert name is None or file_of(check_name(name)) == f"{text}.json"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         *("", "..", "../x", "a/../b", "a..b", "/a", "a/", "a//b", "a:b:c", ":b", "a:"),
@@ -51,6 +52,6 @@ def test_a_name_that_could_mean_something_else_is_refused(name):
         check_name(name)
 
 
-@pytest.mark.parametrize("file", ["x", "a..b.json", ".json", "a@b@c.json", "+.json"])
+@each_case("file", ["x", "a..b.json", ".json", "a@b@c.json", "+.json"])
 def test_a_file_that_is_no_manifest_has_no_name(file):
     assert name_of(file) is None

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from inferd.models.file_error import ModelFileError
 from inferd.models.ggml_types import BLOCKS
 from inferd.models.whisper_header.header import WhisperHeader, read_header
+from tests.cases import each_case
 from tests.unit.worker.whisper.models import SMALL, model_bytes, texts, write_outline
 
 SOUND = model_bytes()
@@ -56,7 +57,7 @@ def test_a_larger_vocabulary_is_for_many_languages(n_vocab, n_languages):
     assert (header.is_multilingual, header.n_languages) == (True, n_languages)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "value", "fault"),
     [
         ("n_vocab", 50_257, "a vocabulary of 50257 tokens"),
@@ -136,7 +137,7 @@ def test_a_tensor_of_another_shape_or_type_is_refused(place):
     assert refusal(bytes(changed))
 
 
-@pytest.mark.parametrize(("n_dimensions", "n_name"), [(0, 9), (5, 9), (1, 0), (1, 64)])
+@each_case(("n_dimensions", "n_name"), [(0, 9), (5, 9), (1, 0), (1, 64)])
 def test_a_tensor_without_a_size_or_a_name_that_fits_is_none(n_dimensions, n_name):
     head = struct.pack("<3i", n_dimensions, n_name, 0)
     assert refusal(SOUND + head + bytes(999)) == (

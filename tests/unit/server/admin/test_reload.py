@@ -1,5 +1,4 @@
 import msgspec
-import pytest
 from hypothesis import given, strategies as st
 
 from inferd.config.bridge import BridgeSettings
@@ -22,6 +21,7 @@ from inferd.server.admin.reload import (
     compare_configs,
     merge_config,
 )
+from tests.cases import each_case
 
 MOCK = MockSettings(name="a")
 BASE = Config(backend=(LlamaCppSettings(name="chat"),))
@@ -70,7 +70,7 @@ def test_settings_that_can_change_are_applied():
     assert waiting == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tables", "waiting"),
     [
         (

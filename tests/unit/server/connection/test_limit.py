@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.server.connection.limit import ConnectionLease, ConnectionLimit, n_reserved
+from tests.cases import each_case
 
 ANNA, BERT, CARL = 70_001, 70_002, 70_003
 
@@ -13,7 +14,7 @@ def fill(limit: ConnectionLimit, uid: int) -> list[ConnectionLease]:
     return list(iter(lambda: limit.acquire(uid), None))
 
 
-@pytest.mark.parametrize("max_connections", [1, 2, 7, 8, 100])
+@each_case("max_connections", [1, 2, 7, 8, 100])
 def test_a_single_user_may_have_all_connections(max_connections):
     limit = ConnectionLimit(max_connections)
     assert len(fill(limit, ANNA)) == limit.n_held == max_connections

@@ -1,11 +1,11 @@
 import os
 from contextlib import AsyncExitStack
 
-import pytest
 from structlog.testing import capture_logs
 from trio.testing import wait_all_tasks_blocked as settled
 
 from inferd.backend.caller import Caller
+from tests.cases import each_case
 from tests.fakes.backend import Script, ScriptedBackend
 from tests.fakes.serving import LocalServer
 from tests.fakes.streams import REQUESTS, FrameClient, cancel, generate
@@ -13,7 +13,7 @@ from tests.fakes.streams import REQUESTS, FrameClient, cancel, generate
 SELF = os.getuid()
 
 
-@pytest.mark.parametrize("leaf", sorted(REQUESTS))
+@each_case("leaf", sorted(REQUESTS))
 async def test_a_principal_of_no_gateway_is_refused_and_the_connection_stays(
     leaf, autojump_clock
 ):
@@ -27,7 +27,7 @@ async def test_a_principal_of_no_gateway_is_refused_and_the_connection_stays(
     assert (answer["id"], answer["type"] != "error") == ("b", True)
 
 
-@pytest.mark.parametrize("leaf", sorted(REQUESTS))
+@each_case("leaf", sorted(REQUESTS))
 async def test_a_gateways_request_is_its_principals(leaf, autojump_clock):
     backend, server, line = ScriptedBackend(), None, REQUESTS[leaf]
     server = LocalServer(backend)

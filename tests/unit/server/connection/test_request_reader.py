@@ -32,6 +32,7 @@ from inferd.server.request_context import RequestContext
 from inferd.wire.codec import decode_blocks, decode_generate
 from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import GenerateRequest, Request
+from tests.cases import each_case
 from tests.fakes.fds import memfd, n_open
 from tests.fakes.streams import append, blocks, cancel, generate
 from tests.unit.strategies import chunked
@@ -127,7 +128,7 @@ def test_each_request_has_a_context_of_its_own_from_when_it_was_read():
     assert list(reader._queue) == [second]
 
 
-@pytest.mark.parametrize("bad", [BAD, b"\n", b"{}\n", cancel().replace(b'"r"', b"7")])
+@each_case("bad", [BAD, b"\n", b"{}\n", cancel().replace(b'"r"', b"7")])
 def test_a_bad_line_comes_out_in_order_and_nothing_behind_it_is_read(bad):
     reader = filled(generate("a") + bad + generate("b"), generate("c"), END)
     assert seen_in(reader) == [("a", False), (InvalidFrameError, False)]
@@ -232,7 +233,7 @@ def test_a_cancel_reaches_nobody_who_comes_after_it():
     assert seen_in(filled(cancel("r") + generate("r"))) == [("r", False)]
 
 
-@pytest.mark.parametrize("unknown", ["", "x", "R", "r "])
+@each_case("unknown", ["", "x", "R", "r "])
 def test_a_cancel_of_an_unknown_id_is_nothing(unknown):
     assert seen_in(filled(generate("r") + cancel(unknown))) == [("r", False)]
 
@@ -439,9 +440,7 @@ def test_a_request_has_what_came_with_its_line():
     assert (n_open(), media.fd_quota.n_held) == (n_before, 0)
 
 
-@pytest.mark.parametrize(
-    "line", [cancel("x"), append("x", bytes=""), BAD, append("x"), b"\n"]
-)
+@each_case("line", [cancel("x"), append("x", bytes=""), BAD, append("x"), b"\n"])
 def test_what_comes_with_a_line_that_is_no_request_is_closed(line):
     n_before, media = n_open(), Media(blocks("a"))
     media.feed(line, n_fds=2)

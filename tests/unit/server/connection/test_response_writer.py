@@ -31,6 +31,7 @@ from inferd.wire.responses import (
     TokenFrame,
     Usage,
 )
+from tests.cases import each_case
 from tests.fakes.streams import FrameClient, open_pair
 from tests.fakes.writes import os_writes
 
@@ -190,7 +191,7 @@ async def test_a_failure_is_one_error_frame_with_the_id():
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "code", "message"),
     [
         (InvalidFrameError("no JSON"), "invalid_request", "decode: no JSON"),

@@ -27,6 +27,7 @@ from inferd.server.request_context import RequestContext
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import decode_generate
 from inferd.wire.framing import LineSplitter
+from tests.cases import each_case
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.fds import content_of, memfds, n_open, send_with
 from tests.fakes.serving import LocalServer
@@ -126,7 +127,7 @@ async def test_a_client_that_ends_its_side_and_asks_nothing_is_let_go(autojump_c
         assert await client.rest() == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line", [b"\n", b"{}\n", b"no JSON\n", b"\xff\xfe\n", b'{"id":1,"messages":[]}\n']
 )
 async def test_an_invalid_line_ends_the_connection_with_an_error_without_an_id(
@@ -273,7 +274,7 @@ async def test_requests_read_ahead_are_in_flight_until_they_are_answered(
         assert server.is_empty
 
 
-@pytest.mark.parametrize("leaf", REQUESTS)
+@each_case("leaf", REQUESTS)
 async def test_what_was_read_ahead_is_cancelled_by_an_operator(leaf, autojump_clock):
     backend = ScriptedBackend(Script(token_delay_s=5))
     async with LocalServer(backend).opened() as server, server.connect(leaf) as client:
@@ -349,7 +350,7 @@ async def test_a_cancel_ends_a_request_at_once_and_the_connection_goes_on(
         await assert_served(client)
 
 
-@pytest.mark.parametrize("leaf", REQUESTS)
+@each_case("leaf", REQUESTS)
 async def test_a_cancel_takes_a_request_out_of_the_queue(leaf, autojump_clock):
     backend = ScriptedBackend(HANGING["running"])
     async with LocalServer(backend).opened() as server, server.connect() as first:
@@ -721,8 +722,8 @@ async def test_what_is_asked_while_another_is_answered_at_the_end_is_refused(
     assert ids[2:] == [("runs", "done"), ("late0", "error"), ("late1", "error")]
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-@pytest.mark.parametrize("end", [b"", b"\n"])
+@each_case("is_closed", [True, False])
+@each_case("end", [b"", b"\n"])
 async def test_what_was_sent_as_an_idle_connection_ends_is_answered(
     end, is_closed, autojump_clock
 ):

@@ -5,6 +5,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from inferd.errors import InvalidRequestError, TooManyDescriptorsError
 from inferd.limits.protocol import MAX_ATTACHMENTS
 from inferd.server.fd_passing.quota import NO_FDS, FdQuota, LineFds
+from tests.cases import each_case
 from tests.fakes.fds import is_open, memfd, n_open
 
 ANNA, BERT = 70_001, 70_002
@@ -82,7 +83,7 @@ def test_the_descriptors_of_a_line_are_open_until_they_are_closed():
     assert (line_fds.fds, fd_quota.n_held, n_open()) == ((), 0, n_before)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("n_fds", "is_cut", "refusal"),
     [
         (MAX_ATTACHMENTS, False, type(None)),

@@ -6,6 +6,7 @@ from inferd.errors import InvalidRequestError, PrincipalDeniedError
 from inferd.limits.server import MAX_PRINCIPALS, PRINCIPAL_IDLE_S
 from inferd.server.identity.gateways import Gateways
 from inferd.server.identity.peer import Peer
+from tests.cases import each_case
 
 GATEWAY, OTHER_GATEWAY, USER = (Peer(pid=1, uid=uid, gid=1) for uid in (5, 6, 7))
 
@@ -38,7 +39,7 @@ def test_each_principal_of_each_gateway_owns_what_it_asks_and_no_more():
         assert sharer_of(number) == own == sharer_of(own)
 
 
-@pytest.mark.parametrize("name", ["ann", "", "x" * 1000, "\n"])
+@each_case("name", ["ann", "", "x" * 1000, "\n"])
 def test_who_is_no_gateway_may_name_nobody(name):
     principal, denial = known().identify(USER, name, now=0.0)
     assert principal is None
@@ -66,16 +67,12 @@ def test_who_is_a_gateway_can_change_and_the_owners_of_others_stay(name):
     assert owner(gateways, GATEWAY, name) != before
 
 
-@pytest.mark.parametrize(
-    "name", ["x", "x" * 128, "Ánn O'Hara <ann@example.org>", "名前"]
-)
+@each_case("name", ["x", "x" * 128, "Ánn O'Hara <ann@example.org>", "名前"])
 def test_a_name_is_printable_and_has_at_most_128_characters(name):
     assert owner(known(), GATEWAY, name) != owner(known(), GATEWAY, None)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "x" * 129, "a\nb", "a\x1b[2Jb", "a\u202eb", "\x00"]
-)
+@each_case("name", ["", "x" * 129, "a\nb", "a\x1b[2Jb", "a\u202eb", "\x00"])
 def test_any_other_name_is_refused_and_remembered_by_nobody(name):
     gateways = known()
     principal, denial = gateways.identify(GATEWAY, name, now=0.0)

@@ -9,6 +9,7 @@ from inferd.limits.server import MAX_NAMES_LOOKED_UP
 from inferd.server.identity import subuid
 from inferd.server.identity.mapping import FIRST_SUBORDINATE, N_IDS, Identity, IdRange
 from inferd.server.identity.subuid import load_identities, parse_ranges
+from tests.cases import each_case
 
 ACCOUNTS = {"alice": 1001, "bob": 1002, "docker": 997, "root": 0}
 
@@ -17,7 +18,7 @@ def ranges(text: str) -> list[IdRange]:
     return parse_ranges(text, ACCOUNTS.get).ranges
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "expected"),
     [
         ("alice:100000:65536", IdRange(100_000, 65_536, 1001)),
@@ -36,7 +37,7 @@ def test_a_range_is_its_owners_if_the_owner_is_a_person(line, expected):
     assert parse_ranges(f"# a remark\n\n{line}\n", ACCOUNTS.get) == ([expected], 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         "alice",

@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from inferd.server.listen.activation import listen_fds
 from inferd.service.activation import FIRST_FD, ActivationError
 from inferd.surfaces import SURFACES
+from tests.cases import each_case
 
 SOCKETS_BY_FD_NAME = {each.fd_name: each.socket for each in SURFACES}
 PID = 4711
@@ -40,7 +41,7 @@ def test_every_socket_of_the_daemon_has_a_name():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "environ",
     [
         {},
@@ -55,8 +56,8 @@ def test_variables_for_another_process_are_ignored(environ):
     assert listen_fds(environ, PID) == {}
 
 
-@pytest.mark.parametrize("variable", ["LISTEN_PID", "LISTEN_FDS"])
-@pytest.mark.parametrize("text", ["x", "-1", "1.0", " 1", "٣"])
+@each_case("variable", ["LISTEN_PID", "LISTEN_FDS"])
+@each_case("text", ["x", "-1", "1.0", " 1", "٣"])
 def test_an_invalid_number_is_refused(variable, text):
     with pytest.raises(ActivationError, match=f"{variable} is not a number"):
         listen_fds(variables(["infer"], **{variable: text}), PID)
@@ -73,7 +74,7 @@ def test_there_must_be_as_many_names_as_descriptors(n_fds):
         listen_fds(variables(["infer", "admin"], LISTEN_FDS=n_fds), PID)
 
 
-@pytest.mark.parametrize("name", ["unknown", "", "INFER", "infer.sock", "infer v2"])
+@each_case("name", ["unknown", "", "INFER", "infer.sock", "infer v2"])
 def test_an_unknown_name_is_refused_with_a_list_of_known_ones(name):
     with pytest.raises(ActivationError, match="one of infer, infer.v2,"):
         listen_fds(variables(["admin", name]), PID)

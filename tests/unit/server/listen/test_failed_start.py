@@ -9,6 +9,7 @@ from inferd.server.identity.access import Access, Rule
 from inferd.server.listen.failed_start import refuse_clients, without_directories
 from inferd.server.listen.listeners import Listeners
 from inferd.server.telemetry.metrics import Metrics
+from tests.cases import each_case
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ async def test_without_inherited_sockets_it_ends_at_once(short_dir, autojump_clo
     assert trio.current_time() == before
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reason", "told"),
     [
         ("/etc/inferd/a.toml: no such key", "a.toml: no such key"),

@@ -15,6 +15,7 @@ from inferd.server.media.attachments import (
     duplicated,
 )
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
+from tests.cases import each_case
 from tests.fakes.fds import SEALS, closing, memfd, memfds, n_open
 from tests.fakes.media import ODD
 
@@ -148,7 +149,7 @@ def test_a_slice_of_base64_has_the_size_that_is_reserved():
 # --- sizes ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("width", "height", "n_bytes", "fault"),
     [
         (2, 2, 12, None),
@@ -177,7 +178,7 @@ async def adopted(attachment) -> AttachmentFile:
         return AttachmentFile.from_fd(attachment, fd)
 
 
-@pytest.mark.parametrize("n_bytes", [1, 2, 3, 5])
+@each_case("n_bytes", [1, 2, 3, 5])
 async def test_sound_has_whole_samples(n_bytes):
     for take in (AttachmentFile.from_base64, adopted):
         with pytest.raises(InvalidRequestError, match=f"has {n_bytes} bytes, not"):
@@ -207,7 +208,7 @@ def test_a_duplicate_is_closed_on_leaving_even_after_an_error():
         assert n_open() == before + 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("missing", "name"),
     [
         (fcntl.F_SEAL_WRITE, "F_SEAL_WRITE"),
@@ -227,7 +228,7 @@ def test_a_memfd_without_a_seal_is_refused_with_its_name(missing, name):
     assert n_open() == before
 
 
-@pytest.mark.parametrize("what", ODD)
+@each_case("what", ODD)
 def test_anything_else_is_refused_and_not_kept(what):
     before = n_open()
     with (

@@ -18,6 +18,7 @@ from inferd.server.media.attachments import MEDIA_SLICE_BYTES, MediaAttachment
 from inferd.server.media.growing_audio import GrowingAudioFile
 from inferd.server.media.quota import MediaQuota
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
+from tests.cases import each_case
 from tests.fakes.fds import closing, hole, memfd, memfds, n_open
 from tests.fakes.media import ODD
 
@@ -71,7 +72,7 @@ async def test_open_sound_begins_with_what_came_in_its_line():
     assert n_open() == before
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wanted", "fault"),
     [
         ([audio("a", fd=0), audio("b", fd=1)], "have 24 bytes, at most 20"),
@@ -92,7 +93,7 @@ async def test_an_invalid_attachment_is_named_and_all_files_are_closed(wanted, f
     assert shared.held_bytes == 0
 
 
-@pytest.mark.parametrize("what", ODD)
+@each_case("what", ODD)
 async def test_a_descriptor_of_another_kind_is_refused_and_all_files_are_closed(what):
     before = n_open()
     with (

@@ -11,6 +11,7 @@ from inferd.backend.caller import Caller
 from inferd.config.settings import AdmissionSettings
 from inferd.errors import DrainingError, QueueFullError
 from inferd.server.queue.requests import Permit, RequestQueue
+from tests.cases import each_case
 
 
 def make_turns(*, max_active: int = 1, max_queued: int = 10):
@@ -37,9 +38,7 @@ async def test_waiting_requests_run_in_order_of_arrival(autojump_clock):
     assert trio.current_time() == 4
 
 
-@pytest.mark.parametrize(
-    ("n_slots", "together"), [([0, 2, 3], 2), ([0], 4), ([], 4), ([9], 4)]
-)
+@each_case(("n_slots", "together"), [([0, 2, 3], 2), ([0], 4), ([], 4), ([9], 4)])
 async def test_no_more_run_than_every_backend_has_slots(
     n_slots, together, autojump_clock
 ):

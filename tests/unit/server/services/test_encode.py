@@ -13,6 +13,7 @@ from inferd.errors import (
     InternalError,
     InvalidRequestError,
 )
+from tests.cases import each_case
 from tests.fakes.backend import ABLE, FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import LocalServer
 from tests.fakes.streams import REQUESTS, Frame, generate
@@ -92,7 +93,7 @@ async def test_equal_scores_stay_in_the_order_of_the_request(autojump_clock):
     assert [each["index"] for each in frame["results"]] == [1, 3, 0, 2, 4]
 
 
-@pytest.mark.parametrize(("top_n", "n_results"), [(1, 1), (2, 2), (9, 3), (None, 3)])
+@each_case(("top_n", "n_results"), [(1, 1), (2, 2), (9, 3), (None, 3)])
 async def test_the_best_so_many_are_given(top_n, n_results, autojump_clock):
     backend = ScriptedBackend(Script(scores=(1.0, 3.0, 2.0)))
     frame = await answer_of(backend, RERANK, documents=list("abc"), top_n=top_n)
@@ -103,8 +104,8 @@ async def test_the_best_so_many_are_given(top_n, n_results, autojump_clock):
 # --- both -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("leaf", BOTH)
-@pytest.mark.parametrize(
+@each_case("leaf", BOTH)
+@each_case(
     ("script", "code", "text"),
     [
         (

@@ -11,6 +11,7 @@ from inferd.server.services.endpoints import BINDINGS, served_surfaces
 from inferd.server.services.pipeline import Pipeline
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
+from tests.cases import each_case
 from tests.fakes.backend import ABLE, ScriptedBackend
 from tests.fakes.streams import REQUESTS
 
@@ -33,7 +34,7 @@ def leaves(
     return [each.socket for each in served_surfaces(config, backends)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("able", "expected"),
     [
         ([], []),

@@ -38,6 +38,7 @@ from inferd.wire.responses import (
     Usage,
     UsageV2,
 )
+from tests.cases import each_case
 from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
@@ -289,8 +290,8 @@ async def test_cancelled_v2_repeats_no_sent_block():
 # --- both -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [text_answer, blocks_answer])
-@pytest.mark.parametrize("streams", [True, False])
+@each_case("make", [text_answer, blocks_answer])
+@each_case("streams", [True, False])
 async def test_progress_is_sent_and_is_no_content(make, streams):
     answer = make(streams=streams)
     [told] = read(answer.build([Progress(512, 2048)]))
@@ -323,7 +324,7 @@ async def test_an_answer_cancelled_before_routing_names_no_backend():
         assert done["backend"] == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "told"),
     [
         ({}, None),

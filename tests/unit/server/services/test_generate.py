@@ -16,6 +16,7 @@ from inferd.errors import (
     InvalidRequestError,
 )
 from inferd.limits.protocol import U32_MAX
+from tests.cases import each_case
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.client_behaviour import (
     ADMISSION,
@@ -292,8 +293,8 @@ async def test_two_requests_have_two_seeds(autojump_clock):
 # --- timing -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("leaf", [TEXT, BLOCKS])
-@pytest.mark.parametrize("progress", [False, True])
+@each_case("leaf", [TEXT, BLOCKS])
+@each_case("progress", [False, True])
 async def test_done_tells_when_it_happened(leaf, progress, autojump_clock):
     script = Script(
         prepare_s=2, prefilled=(1, 3), tokens=("a", "b", "c"), token_delay_s=0.5
@@ -505,8 +506,8 @@ async def test_progress_tells_each_place_and_how_far_the_prompt_is(
     assert frames[-1]["timing"]["queued_ms"] == 3000
 
 
-@pytest.mark.parametrize("leaf", [TEXT, BLOCKS])
-@pytest.mark.parametrize("progress", [None, False])
+@each_case("leaf", [TEXT, BLOCKS])
+@each_case("progress", [None, False])
 async def test_without_progress_nothing_is_told_of_it(leaf, progress, autojump_clock):
     backend = ScriptedBackend(Script(prefilled=(1, 3), token_delay_s=1))
     async with LocalServer(backend).opened() as server:

@@ -14,6 +14,7 @@ from inferd.server.telemetry.log_format import (
     as_json,
     record_of,
 )
+from tests.cases import each_case
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
@@ -50,7 +51,7 @@ def test_a_line_for_people_can_move_no_cursor(fields):
         assert text.isprintable()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "written"),
     [
         ("wörld \U0001f600", "wörld \U0001f600"),
@@ -70,7 +71,7 @@ def test_the_time_is_utc_as_rfc_3339_has_it():
     assert STAMP.fullmatch(str(record_of("here", "info", "event", {})["t"]))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("level", "name", "priority"),
     [
         ("debug", "debug", "<7>"),
@@ -130,7 +131,7 @@ def test_a_traceback_has_its_innermost_frames_and_what_was_raised(how):
     assert text.count("File ") == LOG_TRACEBACK_FRAMES
 
 
-@pytest.mark.parametrize("exc_info", [None, False, (None, None, None), True])
+@each_case("exc_info", [None, False, (None, None, None), True])
 def test_no_exception_is_no_field(exc_info):
     assert "exception" not in record_of("here", "info", "event", {"exc_info": exc_info})
 
@@ -207,7 +208,7 @@ def test_a_request_names_its_peer_once():
     assert "peer_uid=1000" in on_terminal("client.refused", peer_uid=1000)
 
 
-@pytest.mark.parametrize("code", ErrorCode)
+@each_case("code", ErrorCode)
 def test_a_refusal_says_what_its_code_means(code):
     line = on_terminal("request_refused", code=code.value)
     assert f"code={code.value}" in line

@@ -13,6 +13,7 @@ from inferd.server.telemetry.redaction import (
     redact,
     redact_text,
 )
+from tests.cases import each_case
 
 A16 = "Ab1" * 6
 A20 = "Ab1" * 8
@@ -57,10 +58,8 @@ NESTINGS = st.integers(0, 3)
 # --- tokens that are known by their looks -----------------------------------------------
 
 
-@pytest.mark.parametrize(("token", "kind"), TOKENS.items())
-@pytest.mark.parametrize(
-    "around", ["{}", "x={}&y", "'{}'", '"{}",', "Bearer {}\n", "/{}/"]
-)
+@each_case(("token", "kind"), TOKENS.items())
+@each_case("around", ["{}", "x={}&y", "'{}'", '"{}",', "Bearer {}\n", "/{}/"])
 def test_a_token_is_named_by_its_kind(token, kind, around):
     assert redact_text(around.format(token)) == around.format(f"[REDACTED:{kind}]")
 
@@ -71,7 +70,7 @@ def test_a_token_in_any_text_is_not_left(before, token, after):
     assert token not in redact_text(f"{before} {token} {after}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "sk-short",
@@ -91,7 +90,7 @@ def test_what_only_looks_a_little_like_one_stays(text):
 # --- secrets that are known by their name -------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "left"),
     [
         ("password=hunter2&user=ada", f"password={SECRET_KV}&user=ada"),
@@ -245,6 +244,6 @@ def test_no_text_takes_long(piece):
     assert time.process_time() - began < 0.2
 
 
-@pytest.mark.parametrize("token", [*TOKENS, "Password=hunter2", "AUTHORIZATION: x"])
+@each_case("token", [*TOKENS, "Password=hunter2", "AUTHORIZATION: x"])
 def test_a_text_that_a_rule_may_find_something_in_has_a_hint(token):
     assert HINTS.search(token.lower())

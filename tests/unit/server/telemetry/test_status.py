@@ -19,6 +19,7 @@ from inferd.limits.connections import ADMIN_LISTENER_EVENTS
 from inferd.memory.plan import MIB, LinearSize, MemoryBudget, plan_memory
 from inferd.server.telemetry.status import BackendFacts, StatusBoard, StatusSubscriber
 from inferd.wire.status import LifecycleFrame, StatusFrame
+from tests.cases import each_case
 from tests.fakes.memory_coordinator import DEMAND
 
 CHAT = BackendCapabilities(model="script", n_ctx=512)
@@ -186,7 +187,7 @@ def test_a_fallback_is_a_warning_and_counts_as_a_death():
     assert deaths == ["chat"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("boxed", "level"),
     [
         (SandboxReport(landlock=7, seccomp=True), "info"),

@@ -15,6 +15,7 @@ from inferd.ipc.worker import CpuVariant, Embedded, Ended, Loading, Paused, Scor
 from inferd.wire.responses import Usage
 from inferd.worker.backend import RefusedError
 from inferd.worker.mock.backend import N_EMBD, MockBackend
+from tests.cases import each_case
 
 
 def job(max_tokens: int = 1000, **fields: Any) -> GenerateJob:
@@ -109,7 +110,7 @@ def test_its_prompts_cost_nothing():
     assert backend("a").prepare(job()).prompt_tokens == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("max_tokens", "why"), [(0, "length"), (1, "length"), (2, "end"), (3, "end")]
 )
 def test_it_sends_at_most_max_tokens(max_tokens, why):

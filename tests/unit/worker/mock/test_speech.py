@@ -12,6 +12,7 @@ from inferd.config.kinds.mock import MockSettings
 from inferd.ipc.worker import AudioNeeded, Failed, Transcribed, TranscriptEnded
 from inferd.worker.mock.backend import SAMPLE_RATE, MockBackend
 from inferd.worker.mock.speech import MOCK_READ_BYTES, MockTranscription
+from tests.cases import each_case
 from tests.fakes.fds import memfd, n_open
 
 SECOND = bytes(4 * SAMPLE_RATE)
@@ -87,7 +88,7 @@ def test_a_language_is_detected_or_given():
     assert (end.language, end.language_probability) == ("de", None)
 
 
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e9])
+@each_case("odd", [math.nan, math.inf, -math.inf, 1e9])
 def test_a_sample_out_of_range_is_reported_by_its_index(odd):
     sound = bytes(MOCK_READ_BYTES) + struct.pack("<3f", 1, odd, math.nan)
     outcome = end_of(dictation(sound))

@@ -1,8 +1,7 @@
 import ctypes
 
-import pytest
-
 from inferd.worker.native.struct_size import written_bytes
+from tests.cases import each_case
 
 
 def address_of(function) -> int:
@@ -11,8 +10,8 @@ def address_of(function) -> int:
     return address
 
 
-@pytest.mark.parametrize("n_bytes", [0, 8, 65, 136])
-@pytest.mark.parametrize("byte", [0x00, 0x55, 0xAA, 0xFF])
+@each_case("n_bytes", [0, 8, 65, 136])
+@each_case("byte", [0x00, 0x55, 0xAA, 0xFF])
 def test_the_last_byte_that_is_written_is_found_whatever_it_holds(n_bytes, byte):
     data = bytes([byte]) * n_bytes
 

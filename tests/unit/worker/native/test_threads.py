@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.worker.native.threads import CpuLoad, CpuLoadMeter, ThreadGovernor
+from tests.cases import each_case
 
 WINDOWS = st.lists(
     st.builds(CpuLoad, st.floats(0, 64), st.floats(0.25, 5)), max_size=50
@@ -24,7 +25,7 @@ def test_there_is_always_a_thread_and_never_too_many(windows, n_cores, wanted, n
         assert 1 <= governor.threads(n_busy) <= wanted
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("load", "n_threads"), [(0.0, 4), (0.3, 4), (0.5, 3), (1.1, 3), (1.5, 2), (9.0, 1)]
 )
 def test_each_core_that_others_take_costs_a_thread(load, n_threads):

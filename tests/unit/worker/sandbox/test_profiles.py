@@ -16,6 +16,7 @@ from inferd.worker.sandbox.profiles import (
     SERVING,
     allow_own_signals,
 )
+from tests.cases import each_case
 from tests.fakes.bpf import verdict
 
 ALL = {
@@ -113,7 +114,7 @@ def test_every_call_of_the_table_is_allowed_by_name_or_fails_with_eperm(machine,
         assert said(2**30 | number) == bpf.REFUSE_EPERM
 
 
-@pytest.mark.parametrize("rules", ALL.values(), ids=ALL)
+@each_case("rules", ALL.values(), ids=ALL)
 def test_no_stage_changes_a_file_s_owner_mode_or_times_nor_reaches_others(rules):
     refused = CHANGES_FILES | REACHES_OTHERS | IS_THE_KERNEL_S
     assert refused & {*rules} == set()
@@ -139,7 +140,7 @@ def test_a_stage_takes_away_from_the_one_before():
     assert {*LOADING} < {*PREPARING}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "arguments", "allowed"),
     [
         ("clone", (0x3D0F00,), True),
@@ -196,7 +197,7 @@ def test_while_serving_a_call_is_allowed_in_the_form_that_is_needed(
     assert said == (bpf.ALLOW if allowed else bpf.REFUSE_EPERM)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rules", "call", "arguments", "allowed"),
     [
         (LOADING, "openat", (-100, 1, os.O_RDONLY | os.O_CLOEXEC), True),
@@ -241,7 +242,7 @@ def test_another_stage_has_forms_of_its_own(machine, rules, call, arguments, all
     assert said == (bpf.ALLOW if allowed else bpf.REFUSE_EPERM)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rules", "n_x86_64", "n_aarch64"),
     [
         (SERVING, 54, 53),

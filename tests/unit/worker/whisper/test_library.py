@@ -15,6 +15,7 @@ from inferd.worker.whisper.library import (
     load_library,
 )
 from inferd.worker.whisper.structs import FULL_DEFAULTS, FullParams
+from tests.cases import each_case
 
 
 def test_the_library_says_what_it_is():
@@ -30,7 +31,7 @@ def test_another_release_is_refused():
         check_version(load_library(), "2.0.0")
 
 
-@pytest.mark.parametrize("name", sorted(FULL_DEFAULTS))
+@each_case("name", sorted(FULL_DEFAULTS))
 def test_a_default_that_is_not_where_it_should_be_is_refused(name):
     params = load_library().whisper_full_default_params(GREEDY)
     check_defaults(params)

@@ -30,6 +30,7 @@ from inferd.wire.responses import (
     ThinkingDelta,
     ToolCall,
 )
+from tests.cases import each_case
 from tests.fakes.bridge_answers import (
     ASKED,
     BLOCK,
@@ -188,7 +189,7 @@ def test_a_turn_of_a_coding_agent_becomes_a_conversation():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("choice", "expected", "offered"),
     [
         (None, None, ["weather", "time"]),
@@ -225,7 +226,7 @@ def test_tools_of_other_types_are_skipped_and_named():
     assert body["tools"] == [TOOL]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "is_enforced"),
     [
         ({}, False),
@@ -279,7 +280,7 @@ def test_pictures_and_recordings_are_attached_in_messages_and_in_results():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "reason", "param"),
     [
         ({"colour": 1}, Reason.UNKNOWN_FIELD, "colour"),

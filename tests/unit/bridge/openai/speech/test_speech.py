@@ -23,6 +23,7 @@ from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Question
 from inferd.client.transcripts import TranscriptSegment
 from inferd.wire.blocks import AudioBlock, BlocksRequest, Message, TextBlock
+from tests.cases import each_case
 from tests.fakes.heard import ASKED, body_of, ended, segment
 
 HEARD = (
@@ -216,7 +217,7 @@ def test_tokens_of_a_transcription_that_is_cut_are_those_of_the_sound_so_far():
     assert whole.n_tokens == 214
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "param"),
     [
         ([("response_format", "diarized_json")], "response_format"),

@@ -12,6 +12,7 @@ from inferd.worker.backend import RefusedError
 from inferd.worker.llama.generate.sampler import Sampler, log_probabilities
 from inferd.worker.llama.model.batch import Batch
 from inferd.worker.llama.model.context import LlamaContext
+from tests.cases import each_case
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import GREEDY, answer, job, load
 
@@ -77,7 +78,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(table, temperature):
     assert found == pytest.approx(expected, abs=4 * np.sqrt(N_DRAWS) / 2)
 
 
-@pytest.mark.parametrize(("top_k", "n_left"), [(1, 1), (2, 2), (3, 3), (0, 4), (64, 4)])
+@each_case(("top_k", "n_left"), [(1, 1), (2, 2), (3, 3), (0, 4), (64, 4)])
 def test_top_k_keeps_so_many_and_zero_keeps_all(table, top_k, n_left):
     sampling = msgspec.structs.replace(PLAIN, top_k=top_k)
     drawn = table.draw(sampling, likelihoods(table, *SHARES))
@@ -91,7 +92,7 @@ def test_top_k_zero_keeps_more_than_the_default(table):
     assert (len(some_kept), len(all_kept) > 300) == (DEFAULT_TOP_K, True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("top_p", "n_left"), [(1e-6, 1), (0.4, 1), (0.6, 2), (0.8, 3), (0.95, 4), (1, 4)]
 )
 def test_top_p_keeps_the_likeliest_of_this_total(table, top_p, n_left):
@@ -100,7 +101,7 @@ def test_top_p_keeps_the_likeliest_of_this_total(table, top_p, n_left):
     assert set(drawn) == set(range(n_left))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("min_p", "n_left"), [(0, 4), (0.19, 4), (0.21, 3), (0.4, 2), (0.6, 1), (1, 1)]
 )
 def test_min_p_keeps_what_is_this_likely_beside_the_likeliest(table, min_p, n_left):

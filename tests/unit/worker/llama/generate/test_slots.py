@@ -10,6 +10,7 @@ from inferd.backend.job import Turn
 from inferd.limits.worker import CACHED_PREFIX_TOKENS_MIN
 from inferd.worker.llama.generate import batch_plan as module, slots
 from inferd.worker.llama.generate.slots import n_contiguous_runs
+from tests.cases import each_case
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import (
     N_SLOTS,
@@ -306,7 +307,7 @@ def test_the_tokens_of_a_kept_sequence_are_those_of_its_cells(cold):
 # --- side by side -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("slots", "expected"),
     [([], 0), ([3], 1), ([0, 1, 2], 1), ([0, 2], 2), ([5, 1, 0, 4, 7], 3)],
 )

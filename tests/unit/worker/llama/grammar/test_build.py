@@ -18,6 +18,7 @@ from inferd.worker.llama.grammar.build import (
     refuse_tool_names,
 )
 from inferd.worker.llama.grammar.compiler import LIMITS
+from tests.cases import each_case
 
 TOKENIZER = LLTokenizer("byte")
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -44,7 +45,7 @@ def call(name):
     return f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "source", "fits", "does_not"),
     [
         ("json_schema", '{"type": "array", "items": {"const": 1}}', "[1, 1]", "[1,1]"),
@@ -61,7 +62,7 @@ def test_each_kind_of_structure_holds_a_text(kind, source, fits, does_not):
         assert not takes(grammar, does_not)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("choice", "fits", "does_not"),
     [
         (ToolChoice("required"), [call("first"), call("second")], ["yes", "Hello"]),
@@ -77,7 +78,7 @@ def test_the_choice_of_tools_says_what_else_there_may_be(choice, fits, does_not)
     assert not any(takes(source, text) for text in does_not)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "text", "fits"),
     [
         ({"thinks": True}, "<think>\nhm {\n</think>\n\nyes", True),
@@ -134,7 +135,7 @@ def test_options_for_the_compiler_are_ours():
     assert not takes(grammar.source, "[ 1, 2]")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "option",
     [
         'stop="x"',
@@ -152,7 +153,7 @@ def test_options_of_rules_that_cannot_be_honoured_are_refused(option):
         grammar_of(Structure(kind="lark", source=source))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         '# "\nstart: a\na[temperature=1]: /x/ // "',
@@ -175,7 +176,7 @@ def test_options_are_looked_for_in_linear_time(sign):
     assert time.process_time() - began < 0.1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         "start: /[stop=]+/",
@@ -293,7 +294,7 @@ def test_a_tool_is_refused_by_its_name_where_its_calls_could_not_be_read():
 ENDS = {"<|im_end|>": 2, "</s>": 7}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "line"),
     [
         ("start: <[2]>", 1),

@@ -13,6 +13,7 @@ from inferd.worker.llama.grammar.compiler import (
     tokenizer_of,
 )
 from inferd.worker.llama.prepare.model_info import TokenTable
+from tests.cases import each_case
 
 TOKENIZER = LLTokenizer("byte")
 
@@ -22,7 +23,7 @@ def test_of_what_compiles_there_is_nothing_to_say(source):
     assert compile_error(TOKENIZER, source) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "said"),
     [
         ("start: foo", "unknown name"),

@@ -10,6 +10,7 @@ from inferd.worker.backend import RefusedError
 from inferd.worker.llama.grammar import constraint as module
 from inferd.worker.llama.grammar.build import Grammar
 from inferd.worker.llama.grammar.constraint import ConstraintError, GrammarVocabulary
+from tests.cases import each_case
 from tests.model.walking import Walker
 
 pytestmark = pytest.mark.model
@@ -152,7 +153,7 @@ def test_a_grammar_that_nothing_satisfies_is_refused(walker):
         walker.compile("json_schema", '{"$ref": "#"}')
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "said"),
     [
         ("start: foo", 'response_format.grammar: at 1(8): unknown name: "foo"'),

@@ -6,6 +6,7 @@ from inferd.backend.job import Structure
 from inferd.worker.llama.grammar import errors as module
 from inferd.worker.llama.grammar.build import Grammar, GrammarPart, grammar_of
 from inferd.worker.llama.grammar.errors import clean_message, explain_error
+from tests.cases import each_case
 
 BAD = 'at 3(5): failed to compile JSON schema: Unimplemented keys: ["bad"]\n   1 | start: r0'
 
@@ -24,7 +25,7 @@ def refusal_of(schema, compile_=refuses_bad):
     return str(explain_error(grammar, BAD, compile_))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "pointer"),
     [
         ({"bad": 1}, ""),
@@ -102,7 +103,7 @@ def test_only_in_grammars_of_theirs_do_lines_mean_something(kind, said):
     assert str(explain_error(grammar, "", lambda _, __: error)) == f"field: {said}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "said"),
     [
         ("NoExtensionBias\n<non-verbose/>", "nothing can satisfy it"),

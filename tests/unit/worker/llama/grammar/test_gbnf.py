@@ -7,6 +7,7 @@ from llguidance import LLMatcher, LLTokenizer
 from inferd.limits.worker import GRAMMAR_MAX_RULES
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.grammar.gbnf import gbnf_to_lark
+from tests.cases import each_case
 
 TOKENIZER = LLTokenizer("byte")
 JSON = r"""
@@ -43,7 +44,7 @@ def takes(grammar, text):
     return matcher.consume_tokens(tokens) and matcher.is_accepting()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("grammar", "fits", "does_not"),
     [
         ('root ::= "yes" | "no"', ["yes", "no"], ["", "maybe", "yesno"]),
@@ -81,7 +82,7 @@ def test_it_takes_what_llama_cpp_would_and_nothing_else(grammar, fits, does_not)
     assert not any(takes(grammar, text) for text in does_not)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("grammar", "fits", "does_not"),
     [
         ('root ::= "(" root ")" | "if" | [a-z]+', ["if", "of"], ["iffy"]),
@@ -97,7 +98,7 @@ def test_with_recursion_text_is_cut_in_words_that_are_as_long_as_they_can_be(
     assert not any(takes(grammar, text) for text in does_not)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("grammar", "said"),
     [
         ("", "there is no rule named root"),

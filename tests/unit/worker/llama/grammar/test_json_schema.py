@@ -7,6 +7,7 @@ from llguidance import LLMatcher, LLTokenizer
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.grammar.compiler import LIMITS
 from inferd.worker.llama.grammar.json_schema import read_schema, refuse_inexact_numbers
+from tests.cases import each_case
 
 TOKENIZER = LLTokenizer("byte")
 
@@ -55,7 +56,7 @@ def test_whole_numbers_are_kept_as_bounds(number):
     assert written(schema) == b"%d" % number
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "where"),
     [
         ({"const": 1234567890123456789}, "/const"),
@@ -83,7 +84,7 @@ def test_a_number_that_would_be_changed_is_refused_by_its_place(schema, where):
     assert str(refusal.value).startswith(f"field{where}: ")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [
         True,
@@ -106,8 +107,8 @@ def test_depth_is_no_matter():
         refuse_inexact_numbers("field", schema)
 
 
-@pytest.mark.parametrize("digits", ["9" * 309, "9" * 310, "9" * 60_000])
-@pytest.mark.parametrize("sign", ["", "-"])
+@each_case("digits", ["9" * 309, "9" * 310, "9" * 60_000])
+@each_case("sign", ["", "-"])
 def test_a_number_of_any_length_is_refused_for_its_size(digits, sign):
     schema = read_schema("field", f'{{"const": {sign}{digits}}}')
     with pytest.raises(

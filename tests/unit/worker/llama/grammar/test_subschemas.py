@@ -1,9 +1,8 @@
-import pytest
-
 from inferd.worker.llama.grammar.json_schema import direct_subschemas
+from tests.cases import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "steps"),
     [
         ({"type": "object", "title": "x"}, []),

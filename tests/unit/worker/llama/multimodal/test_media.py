@@ -19,6 +19,7 @@ from inferd.worker.llama.multimodal.media import (
     placeholder_tokens,
     read_medium,
 )
+from tests.cases import each_case
 
 RATE = 16_000
 SENSES = Modalities(vision=True, sample_rate=RATE)
@@ -87,7 +88,7 @@ def test_another_sample_rate_is_refused_with_both():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("width", "height"),
     [
         (0, 0),

@@ -13,6 +13,7 @@ from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.multimodal.chunks import MediaChunk, MropeGrid
 from inferd.worker.llama.multimodal.media import MediaData, read_medium
 from inferd.worker.llama.multimodal.projector import Projector, ProjectorError
+from tests.cases import each_case
 from tests.model.tiny_projector import (
     N_IMAGE_TOKENS,
     N_SOUND_TOKENS,
@@ -80,7 +81,7 @@ def test_long_sound_is_cut_into_parts(projector):
     assert [part.n_tokens for part in parts] == [N_SOUND_TOKENS] * 3
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 200), (200, 1), (301, 57)])
+@each_case("size", [(1, 1), (1, 200), (200, 1), (301, 57)])
 def test_pictures_of_any_shape_that_is_let_in_are_read(projector, size):
     clip = clip_of(projector, picture(0, *size))
     assert np.isfinite(projector.encode(clip, wanted)).all()

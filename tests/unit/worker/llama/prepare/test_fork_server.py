@@ -43,6 +43,7 @@ from inferd.worker.llama.prepare.model_info import (
     prompts_of,
 )
 from inferd.worker.llama.prepare.write import call_prefixes_of
+from tests.cases import each_case
 from tests.daemon.harness import eventually
 
 pytestmark = pytest.mark.slow
@@ -182,7 +183,7 @@ def test_a_job_is_served_by_a_process_of_its_own(preparer):
     assert preparer.popen.pid == pid
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asked", "said"),
     [
         (held("start: foo"), "unknown name"),

@@ -33,6 +33,7 @@ from inferd.worker.llama.prepare.write import (
     source_chars,
     write_prompt,
 )
+from tests.cases import each_case
 
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
 SIZES = (160, 320)
@@ -314,15 +315,15 @@ def check_growth(dialect: str, of: Callable[[int], GenerateJob]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_base")
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
-@pytest.mark.parametrize("name", CASES)
+@each_case("dialect", sorted(DIALECTS), shards=8)
+@each_case("name", CASES)
 def test_twice_as_much_takes_twice_as_many_steps_or_is_refused(dialect, name):
     check_growth(dialect, CASES[name])
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_base")
-@pytest.mark.parametrize("name", STRUCTURES)
+@each_case("name", STRUCTURES, shards=2)
 def test_so_do_structures(name):
     check_growth("chatml", STRUCTURES[name])
 
@@ -355,8 +356,8 @@ def prompt_of(dialect: str, asked: GenerateJob) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_case("dialect", sorted(DIALECTS), shards=8)
+@each_case("name", SCHEMAS)
 def test_a_prompt_much_longer_than_its_request_is_refused(dialect, name):
     for n, thinks in ((16, False), (16, True), (128, False), (1024, True)):
         asked = calling(SCHEMAS[name](n), thinks=thinks)
@@ -367,16 +368,14 @@ def test_a_prompt_much_longer_than_its_request_is_refused(dialect, name):
             )
 
 
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
-@pytest.mark.parametrize(
-    "name", ["turns", "systems", "text", "tools", "calls", "results"]
-)
+@each_case("dialect", sorted(DIALECTS), shards=3)
+@each_case("name", ["turns", "systems", "text", "tools", "calls", "results"])
 def test_no_conversation_is_out_of_proportion(dialect, name):
     assert prompt_of(dialect, TALKS[name](1000))
 
 
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
-@pytest.mark.parametrize(
+@each_case("dialect", sorted(DIALECTS))
+@each_case(
     "name", ["a wide ring", "rings in rings", "itself", "references to one", "words"]
 )
 def test_references_are_left_out_before_anything_is_refused(dialect, name):

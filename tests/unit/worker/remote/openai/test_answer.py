@@ -20,6 +20,7 @@ from inferd.wire.responses import Usage
 from inferd.worker.remote.failure import RemoteError
 from inferd.worker.remote.generic_writer import MARKERS
 from inferd.worker.remote.openai.answer import DONE, AnswerReader
+from tests.cases import each_case
 from tests.fakes.remote_engine import chunk
 from tests.unit.worker.remote.openai.jobs import TOOL, job
 
@@ -156,7 +157,7 @@ def test_a_structure_is_complete_if_the_whole_text_is_json():
     assert read(chunk("no", reason="stop"), asked=forced)[1].structure_complete is False
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("events", "reason"),
     [
         ([b"{"], "not part of an answer"),

@@ -16,6 +16,7 @@ from inferd.ipc.worker import Overflow
 from inferd.worker.remote.errors import retry_after_ms
 from inferd.worker.remote.failure import NO_KEY, RemoteError, quote
 from inferd.worker.remote.openai.errors import error_in_answer, error_of_status
+from tests.cases import each_case
 
 OVERFLOWS = [
     (
@@ -98,7 +99,7 @@ def failure(status: int, error: object, **headers: str) -> RemoteError:
     return error_of_status(status, named, body, 0.0)
 
 
-@pytest.mark.parametrize(("text", "numbers"), OVERFLOWS)
+@each_case(("text", "numbers"), OVERFLOWS)
 def test_an_overflow_is_known_in_each_servers_words(text, numbers):
     prompt, answer, n_ctx = numbers
     expected = Overflow(prompt_tokens=prompt, answer_tokens=answer, n_ctx=n_ctx)
@@ -120,7 +121,7 @@ def test_numbers_that_contradict_each_other_are_no_overflow(numbers):
     assert (error.overflow, error.by_request) == (None, True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "reason", "by_request", "counts"),
     [
         (307, "redirects", False, True),
@@ -145,7 +146,7 @@ def test_a_quota_that_is_used_up_is_no_rate_limit():
     assert "quota" in str(failure(429, {"code": "insufficient_quota", "message": "no"}))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("headers", "expected"),
     [
         ({"retry-after": "3"}, 3000),
@@ -162,7 +163,7 @@ def test_a_hint_to_wait_is_read_in_seconds_and_as_a_date(headers, expected):
     assert retry_after_ms(headers, 10.0) == expected
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"{", b'{"error": 3}', b"[" * 9999])
+@each_case("body", [b"", b"<html>", b"{", b'{"error": 3}', b"[" * 9999])
 def test_a_body_that_is_no_error_object_is_left_out(body):
     assert str(error_of_status(500, {}, body, 0.0)) == "the remote failed (HTTP 500)"
 

@@ -5,6 +5,7 @@ from inferd.backend.job import PastCall, Structure, ToolChoice, Turn
 from inferd.limits.protocol import DEFAULT_TOP_K
 from inferd.worker.backend import RefusedError
 from inferd.worker.remote.openai.request import write_request
+from tests.cases import each_case
 from tests.daemon.connection import Frame
 from tests.unit.worker.remote.openai.jobs import TOOL, job, sampling, settings
 
@@ -73,7 +74,7 @@ def test_reasoning_is_switched_where_the_server_can(thinks):
     assert written["chat_template_kwargs"] == {"enable_thinking": thinks}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "reason"),
     [
         ({"sampling": sampling(top_k=3)}, "top_k: not in the API"),

@@ -4,6 +4,7 @@ from hypothesis import given, strategies as st
 
 from inferd.worker.backend import RefusedError
 from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE, AudioFile, positions
+from tests.cases import each_case
 from tests.unit.worker.whisper.running import descriptor, noise
 
 N = 3000
@@ -20,7 +21,7 @@ def test_any_part_is_read_as_it_is(first, n):
     assert sound(samples).read(first, n).tolist() == samples[first : first + n].tolist()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "fault"),
     [
         (np.nan, "not finite"),
@@ -30,7 +31,7 @@ def test_any_part_is_read_as_it_is(first, n):
         (-1e30, "over 32768"),
     ],
 )
-@pytest.mark.parametrize("place", [0, 17, N - 1])
+@each_case("place", [0, 17, N - 1])
 def test_a_sample_that_nobody_can_hear_is_named(value, fault, place):
     samples = noise(N / SAMPLE_RATE)
     samples[place] = value
@@ -62,7 +63,7 @@ def test_a_sound_that_is_shorter_than_it_was_said_to_be_is_refused():
         sound(noise(N / SAMPLE_RATE), N + 1).check()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("n_samples", "n_positions"), [(0, 0), (1, 1), (320, 1), (321, 2), (16_000, 50)]
 )
 def test_fifty_places_stand_for_a_second(n_samples, n_positions):
