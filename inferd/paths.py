@@ -62,6 +62,19 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
     return Path(environ.get("HOME", "/")) / ".cache" / "inferd"
 
 
+def state_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of what is kept over restarts.
+
+    1. ``$STATE_DIRECTORY``, which systemd sets for ``StateDirectory=``.
+    2. ``$XDG_STATE_HOME/inferd``, else ``~/.local/state/inferd``.
+    """
+    environ = os.environ if environ is None else environ
+    if given := environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    home = Path(environ.get("HOME", "/"))
+    return Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "inferd"
+
+
 def log_directory(environ: Mapping[str, str] | None = None) -> Path | None:
     """Return the directory of the log file if none is configured; ``None`` for no file.
 

@@ -51,3 +51,7 @@ MAX_ACTIVE_DEFAULT_CAP: Final = 4
 Each request reserves a context's worth of KV cache (190 MB for the embedded chat model at
 8,192 tokens), so the default stays small.
 """
+
+BUDGET_RESERVED_RETRY_S: Final = 1.0
+"""Seconds after which a request may come again whose tokens are left of a day's budget but for
+those that running requests may use. F-60."""

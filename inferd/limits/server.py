@@ -203,3 +203,14 @@ MAX_LINE_DECODERS: Final = 2
 DECODE_TIMEOUT_S: Final = 60.0
 """Seconds of wall-clock time for decoding one line on a busy machine; by then the kernel has
 killed a process that used ``DECODE_CPU_S`` of processor time. F-35."""
+
+# --- budgets of backends ------------------------------------------------------
+
+MAX_KEPT_BUDGETS: Final = 1024
+"""Backends whose budgets are kept in the file: more than anybody configures. F-60."""
+
+BUDGET_FILE_BYTES: Final = 1024 * 1024
+"""Bytes of that file: 1,024 names with four numbers each, and as much again. F-60."""
+
+BUDGET_WRITE_S: Final = 1.0
+"""Seconds between two writes of it: a process that is killed loses so much of its use. F-60."""

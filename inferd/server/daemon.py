@@ -16,6 +16,7 @@ from inferd.server.admin.reload import ReloadResult
 from inferd.server.admin.reloader import Reloader
 from inferd.server.admin.running_config import RunningConfig, no_config_file
 from inferd.server.admin.serve import admin_spec, serve_admin
+from inferd.server.budgets.budgets import make_budgets
 from inferd.server.capacity import make_admission
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.disconnect_watch import DisconnectWatch
@@ -116,6 +117,7 @@ class Daemon:
             n_backends=len(backends) + n_store_workers(config.models),
             surfaces=surfaces_of(bindings),
         )
+        self._budgets = make_budgets(config.backend, metrics)
         self._reloader = Reloader(self._reload, self._notifier)
         self._store = self._make_store(config)
         self._commands = self._make_commands(metrics)
@@ -127,8 +129,7 @@ class Daemon:
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
         self._drain_scope = trio.CancelScope()
-        self._is_ready = False
-        self._stop_requested = False
+        self._is_ready = self._stop_requested = False
         self._serve_sockets: Callable[[], list[str]] = list
 
     def _make_swap(self, config: Config) -> BackendSwap:
@@ -155,6 +156,7 @@ class Daemon:
             loader=self._models.loader,
             names=self._running_config.names,
             store=self._store,
+            budgets=self._budgets,
         )
 
     def stop(self) -> None:
@@ -203,6 +205,7 @@ class Daemon:
         before = running.config.backend
         swapped = await self._swap.change(new.backend)
         reloaded = running.apply(new, swapped.in_force)
+        self._budgets.configure(running.config.backend)
         if running.config.backend != before:
             self._store.close_idle()
         failures = [*swapped.failures, *await self._store.change(new.models)]
@@ -235,6 +238,7 @@ class Daemon:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._deps.disconnects.run)
                 nursery.start_soon(self._queue.run)
+                nursery.start_soon(self._budgets.run)
                 nursery.start_soon(self._deps.loop.run)
                 nursery.start_soon(collector.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
@@ -248,7 +252,8 @@ class Daemon:
         states = {backend.name: backend.state for backend in self._backends}
         if name not in states:
             return None
-        return BackendFacts(self._running_config.names.aliases_of(name), states[name])
+        names, left = self._running_config.names, self._budgets.left(name)
+        return BackendFacts(names.aliases_of(name), states[name], left)
 
     async def _run_backends(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -344,6 +349,7 @@ class Daemon:
             names=self._running_config.names,
             loader=self._models.loader,
             store=self._store,
+            budgets=self._budgets,
             loop=self._deps.loop,
         )
         return inference_specs(
@@ -365,13 +371,12 @@ class Daemon:
         config = self._running_config.config
         surfaces = served_surfaces(config, self._backends, self._bindings)
         served = {each.socket for each in surfaces}
-        return sockets.serve(
-            served | sockets.served if self._store.lacks_named else served
-        )
+        kept = sockets.served if self._store.lacks_named else set()
+        return sockets.serve(served | kept)
 
     def _admin_spec(self) -> ListenerSpec:
-        running = self._running_config
-        return admin_spec(running.config, running.admin_limit, self._serve_admin_client)
+        config, limit = self._running_config.config, self._running_config.admin_limit
+        return admin_spec(config, limit, self._serve_admin_client)
 
     async def _serve_client(
         self, endpoint: AnyEndpoint, stream: trio.SocketStream

@@ -114,6 +114,8 @@ class RequestContext:
     input_tokens: int = 0
     is_estimate: bool = False
     """Whether these tokens are estimated."""
+    counted_tokens: int | None = None
+    """Tokens of prompt and answer, as the backend has counted them at the end."""
     has_seed: bool = True
     """Whether the answer is sampled with a seed; a transcription is not."""
     output: AnswerStats = field(default_factory=_NoAnswer)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.errors import ErrorCode
+from inferd.wire.status import BudgetLeft
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -55,6 +56,8 @@ class BackendInfo(Struct, frozen=True, kw_only=True):
     """``unloaded``, ``loading``, ``ready``, ``unloading`` or ``failed``."""
     unavailable: str | UnsetType = UNSET
     """Reason why it will not be ready soon."""
+    budget: BudgetLeft | UnsetType = UNSET
+    """What is left of its budget, if it has one."""
     capabilities: Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 
 

@@ -33,6 +33,15 @@ class LifecycleFrame(Struct, frozen=True, kw_only=True):
     """With ``backoff`` and ``breaker_open``: seconds until the next start."""
 
 
+class BudgetLeft(Struct, frozen=True, kw_only=True):
+    """What is left of a backend's budget."""
+
+    requests_left: int | UnsetType = UNSET
+    """Requests that may still begin in this minute, if they are bounded."""
+    tokens_left: int | UnsetType = UNSET
+    """Tokens that may still be used today, in UTC, if they are bounded."""
+
+
 class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """The capabilities of one backend; sent before ``ready`` and again on connect."""
 
@@ -90,6 +99,9 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """``ready``; ``loading``, where requests wait for it; ``unloaded`` or ``unloading``, where
     a request loads it; or ``failed``, where they are refused for a while. On connect it is the
     present state."""
+    budget: BudgetLeft | UnsetType = UNSET
+    """Present if its requests or tokens are bounded: what is left. On connect it is the present
+    state."""
     is_unread: Literal[True] | UnsetType = UNSET
     """Present for a model of the store whose header has not been read: what it can do is not
     known before a request names it, and the fields above say nothing of it."""

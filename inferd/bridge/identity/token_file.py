@@ -14,14 +14,14 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from inferd.bridge.identity.private_file import (
+from inferd.bridge.identity.token import TokenRecord, by_id
+from inferd.limits.bridge import MAX_TOKENS, TOKEN_FILE_BYTES
+from inferd.paths import config_files
+from inferd.service.private_file import (
     PrivateFileError,
     read_private,
     replace_private,
 )
-from inferd.bridge.identity.token import TokenRecord, by_id
-from inferd.limits.bridge import MAX_TOKENS, TOKEN_FILE_BYTES
-from inferd.paths import config_files
 from inferd.trusted_path import UntrustedError, open_directory
 from inferd.wire.codec import DECODE_FAILURES
 

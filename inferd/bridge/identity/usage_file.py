@@ -14,13 +14,14 @@ from typing import Final
 import msgspec
 import trio
 
-from inferd.bridge.identity.private_file import (
+from inferd.bridge.identity.quota import DailyQuota, DayUsage, add_usage
+from inferd.limits.bridge import USAGE_FILE_BYTES, USAGE_LOCK_S, USAGE_S
+from inferd.paths import state_directory
+from inferd.service.private_file import (
     PrivateFileError,
     read_private,
     replace_private,
 )
-from inferd.bridge.identity.quota import DailyQuota, DayUsage, add_usage
-from inferd.limits.bridge import USAGE_FILE_BYTES, USAGE_LOCK_S, USAGE_S
 from inferd.trusted_path import UntrustedError, open_directory
 from inferd.wire.codec import DECODE_FAILURES
 
@@ -34,16 +35,8 @@ class UsageFileError(Exception):
 
 
 def usage_path() -> Path:
-    """Return the path of the file.
-
-    It is in ``$STATE_DIRECTORY``, which systemd sets, or in ``$XDG_STATE_HOME/inferd``, else
-    ``~/.local/state/inferd``.
-    """
-    if given := os.environ.get("STATE_DIRECTORY"):
-        return Path(given.split(":")[0]) / FILE_NAME
-    home = Path(os.environ.get("HOME", "/"))
-    state = os.environ.get("XDG_STATE_HOME") or home / ".local" / "state"
-    return Path(state) / "inferd" / FILE_NAME
+    """Return the path of the file, in the directory of what is kept over restarts."""
+    return state_directory() / FILE_NAME
 
 
 def read_usage(path: Path) -> DayUsage:

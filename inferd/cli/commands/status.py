@@ -211,8 +211,19 @@ def _print(snapshot: Snapshot) -> None:
             f"context {fields.get('n_ctx', 'unknown')}, "
             f"{_computing(fields)}, {' '.join(names)}"
         )
+        if isinstance(budget := fields.get("budget"), dict):
+            print_line(f"  left of its budget: {_budget(budget)}")
         if choice := fields.get("model_choice"):
             print_line(f"  chosen at the start: {choice}")
+
+
+def _budget(left: Mapping[str, object]) -> str:
+    """Describe what is left of a budget."""
+    parts = (
+        ("requests_left", "requests of this minute"),
+        ("tokens_left", "tokens of today"),
+    )
+    return ", ".join(f"{left[key]} {what}" for key, what in parts if key in left)
 
 
 def _computing(fields: Mapping[str, object]) -> str:

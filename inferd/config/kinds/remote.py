@@ -13,6 +13,7 @@ from inferd.config.kinds.remote_limits import (
     CONNECT_TIMEOUT_S,
     FIRST_TOKEN_TIMEOUT_S,
     HIGHEST_ANSWER_BYTES,
+    HIGHEST_DAY_TOKENS,
     HIGHEST_EVENT_BYTES,
     MAX_ANSWER_BYTES,
     MAX_EVENT_BYTES,
@@ -57,6 +58,12 @@ class RemoteSettings(BackendSettings, frozen=True, kw_only=True):
     route_unnamed: bool = False
     """Send it requests without ``model``, too. Otherwise prompts leave the machine for those
     that name it alone."""
+    max_requests_per_minute: Annotated[int, Meta(ge=1, le=I32_MAX)] | None = None
+    """Requests that may begin there in a minute. Default: as many as there are."""
+    max_tokens_per_day: Annotated[int, Meta(ge=1, le=HIGHEST_DAY_TOKENS)] | None = None
+    """Tokens of prompts and answers together that may be used there in a day of UTC. While a
+    request runs, its prompt and its ``max_tokens`` count; then what the remote has counted.
+    Default: as many as are asked for."""
     n_ctx: Annotated[int, Meta(ge=1, le=I32_MAX)] | None = None
     """Tokens of one request there, prompt and answer. Default: unknown, and not compared."""
     connect_timeout_s: Seconds = CONNECT_TIMEOUT_S

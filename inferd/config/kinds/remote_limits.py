@@ -104,3 +104,6 @@ OPEN_S: Final = 30.0
 
 TRIAL_S: Final = 1.0
 """Seconds after which others are told to come again while one request tries it."""
+
+HIGHEST_DAY_TOKENS: Final = 2**53
+"""Highest budget of a day, in tokens: the largest that JSON's readers keep exactly."""

@@ -16,6 +16,7 @@ from inferd.limits.protocol import MAX_LISTED_MODELS
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.routing import ModelNames
 from inferd.server.admin.reload import ReloadError, ReloadResult
+from inferd.server.budgets.budgets import Budgets, no_budgets
 from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
@@ -24,6 +25,7 @@ from inferd.server.loading.store_models import StoreModels
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext, peer_fields
 from inferd.server.telemetry.metrics import Metrics
+from inferd.server.telemetry.status import budget_left
 from inferd.wire.codec import decode_command
 from inferd.wire.commands import BackendInfo, Command, Reply, RequestInfo
 
@@ -50,6 +52,7 @@ class Commands:
     """Of the models on demand."""
     names: ModelNames = field(default_factory=ModelNames)
     """The aliases of the backends."""
+    budgets: Budgets = field(default_factory=no_budgets)
     store: StoreModels | None = None
     """The models of the store that can be loaded by name."""
 
@@ -220,6 +223,7 @@ class Commands:
                 aliases=[*self.names.aliases_of(each.name)] or UNSET,
                 state=each.state,
                 unavailable=UNSET if each.unavailable is None else each.unavailable,
+                budget=budget_left(self.budgets.left(each.name)),
                 capabilities=Raw(msgspec.json.encode(each.capabilities)),
             )
             for each in self.backends

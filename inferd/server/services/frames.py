@@ -119,7 +119,10 @@ class V1FrameBuilder(FrameBuilder[TokenEvent]):
                         frames.append(TokenFrame(id=self._id, content=text))
                 case Progress() | PausedPosition():
                     frames.append(self._progress(event))
-                case Done():
+                case Done(usage=usage):
+                    self._context.counted_tokens = (
+                        usage.prompt_tokens + usage.completion_tokens
+                    )
                     frames.append(self._done(event))
         return frames
 
@@ -173,7 +176,10 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
             match event:
                 case Progress() | PausedPosition() | Partial() | AudioRead():
                     frames += self._progress_frames(event)
-                case DoneV2():
+                case DoneV2(usage=usage):
+                    self._context.counted_tokens = (
+                        usage.input_tokens + usage.output_tokens
+                    )
                     frames += self._blocks(merge_deltas(self._unsent))
                     frames.append(self._done(event))
                 case Text() | Thinking() | ToolUse():

@@ -12,11 +12,12 @@ from inferd.admission.control import RequestTraits
 from inferd.backend.interface import Backend, J, Prepared
 from inferd.backend.job import GenerateJob, Job, RenderedJob
 from inferd.config.settings import LimitSettings
-from inferd.errors import ModelNotFoundError
+from inferd.errors import InferdError, ModelNotFoundError
 from inferd.ipc.worker import Loading
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import ModelNames, route
+from inferd.server.budgets.budgets import Budgets, no_budgets
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.model import OnLoading
@@ -94,6 +95,8 @@ class Pipeline:
     loader: ModelLoader = field(default_factory=ModelLoader)
     store: StoreModels | None = None
     """The models of the store that requests may name."""
+    budgets: Budgets = field(default_factory=no_budgets)
+    """Of the backends that have one."""
     loop: LoopScheduler = field(default_factory=LoopScheduler)
     """Is told what a user's tokens take in tasks that are not the user's."""
 
@@ -146,25 +149,44 @@ class Pipeline:
                 if reports.on_position is not None:
                     await _report_positions(permit, reports.on_position)
                 await permit.wait()
-                permit.set_job(_Running(backend, prepared))
-                context.started()
-                yield backend, prepared
+                with self.budgets.reserving(backend.name, job, context):
+                    permit.set_job(_Running(backend, prepared))
+                    context.started()
+                    yield backend, prepared
 
     async def _route(
         self, plan: ResolvedRequest[P], context: RequestContext
     ) -> Backend:
-        """Choose the backend; a model of the store becomes one when it is named."""
+        """Choose the backend; a model of the store becomes one when it is named.
+
+        A request without a name passes over backends whose budget is used up.
+        """
         await self.open_stored(
             plan.model, context, lambda: _traits_of(plan, context, UNREAD)
         )
         try:
-            return route(self.backends, plan.needs, plan.model, self.names)
+            backend = self._route_within_budgets(plan)
         except ModelNotFoundError as error:
             if plan.describe:
                 error.described = described_models(
                     self.backends, plan.needs, self.names
                 )
             raise
+        self.budgets.check(backend.name)
+        return backend
+
+    def _route_within_budgets(self, plan: ResolvedRequest[P]) -> Backend:
+        """Choose the backend, by its budget before by whether it is ready."""
+        if plan.model is not None:
+            return route(self.backends, plan.needs, plan.model, self.names)
+        chosen = route(self.backends, plan.needs, None, self.names)
+        if not self.budgets.is_spent(chosen.name):
+            return chosen
+        rest = [each for each in self.backends if not self.budgets.is_spent(each.name)]
+        try:
+            return route(rest, plan.needs, None, self.names)
+        except InferdError:
+            return chosen  # whose refusal says when it may be asked
 
     async def open_stored(
         self,

@@ -1,6 +1,6 @@
 """Counters and gauges, in Prometheus' text format."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from inferd.backend.gauge import GaugeSpec
 from inferd.errors import InferdError, PeerError
@@ -57,6 +57,13 @@ class Metrics:
             "1 while a remote engine is asked, 0 while its breaker is open.",
             BACKEND,
         )
+        self._budgets = registry.gauge(
+            "backend_budget_left",
+            "What is left of the budget of a backend.",
+            BACKEND,
+            Label("of", "`requests` of this minute or `tokens` of today"),
+        )
+        self._read_budgets: Callable[[], Iterable[tuple[str, str, float]]] = tuple
         self._restarts = registry.counter(
             "worker_deaths", "Workers that died.", BACKEND
         )
@@ -123,8 +130,17 @@ class Metrics:
         """Count a line that is not in the log; called in any thread."""
         self._lost_lines.labels(sink).inc()
 
+    def watch_budgets(
+        self, read: Callable[[], Iterable[tuple[str, str, float]]]
+    ) -> None:
+        """Export what is left of budgets, which is read whenever the metrics are."""
+        self._read_budgets = read
+
     def text(self) -> str:
         """Render all metrics, for operators."""
+        self._budgets.clear()
+        for backend, of, number in self._read_budgets():
+            self._budgets.labels(backend, of).set(number)
         return self._registry.text()
 
     def text_of(self, owner: int) -> str:

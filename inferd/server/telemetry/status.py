@@ -10,17 +10,23 @@ from typing import NamedTuple
 
 import structlog
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from inferd import __version__
+from inferd.admission.budget import BudgetLimits
 from inferd.backend.capabilities import AcceleratorKind, BackendCapabilities
 from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.ipc.worker import Loading, SandboxReport
 from inferd.limits.connections import ADMIN_LISTENER_EVENTS
 from inferd.memory.plan import MemoryPlan, mib
 from inferd.wire.codec import encode
-from inferd.wire.status import CapabilitiesFrame, LifecycleFrame, StatusFrame
+from inferd.wire.status import (
+    BudgetLeft,
+    CapabilitiesFrame,
+    LifecycleFrame,
+    StatusFrame,
+)
 
 log = structlog.get_logger("daemon")
 
@@ -32,6 +38,8 @@ class BackendFacts(NamedTuple):
 
     aliases: Sequence[str]
     state: str
+    budget: BudgetLimits | None = None
+    """What is left of its budget, if it has one."""
 
 
 class StatusSubscriber:
@@ -271,13 +279,29 @@ class StatusBoard:
         facts = self.facts_of(frame.backend)
         if facts is None:
             return frame
-        return replace(frame, aliases=[*facts.aliases], state=facts.state)
+        return replace(
+            frame,
+            aliases=[*facts.aliases],
+            state=facts.state,
+            budget=budget_left(facts.budget),
+        )
 
     def _log_sandbox_reports(self) -> None:
         for backend, report in self._sandbox_reports.items():
             log_event = log.info if report.is_complete else log.warning
             log_event("worker.boxed", backend=backend, **report.log_fields())
         self._sandbox_reports.clear()
+
+
+def budget_left(left: BudgetLimits | None) -> BudgetLeft | UnsetType:
+    """Write what is left of a budget for the protocol."""
+    if left is None:
+        return UNSET
+    requests, tokens = left
+    return BudgetLeft(
+        requests_left=UNSET if requests is None else requests,
+        tokens_left=UNSET if tokens is None else tokens,
+    )
 
 
 def _unread_frame(name: str) -> CapabilitiesFrame:

@@ -72,7 +72,7 @@ def bridge_finding(
 def test_a_bridge_that_serves_is_well_and_one_that_nobody_wants_as_well(
     tokens, monkeypatch
 ):
-    monkeypatch.setattr("inferd.bridge.identity.private_file.ROOT_UID", os.getuid())
+    monkeypatch.setattr("inferd.service.private_file.ROOT_UID", os.getuid())
     finding = bridge_finding(tokens)
     assert finding.verdict is Verdict.OK
     assert finding.detail.endswith("; 1 tokens")
@@ -84,7 +84,7 @@ def test_a_bridge_that_serves_is_well_and_one_that_nobody_wants_as_well(
 
 
 def test_what_keeps_callers_of_the_bridge_out_is_told(tokens, monkeypatch, tmp_path):
-    monkeypatch.setattr("inferd.bridge.identity.private_file.ROOT_UID", os.getuid())
+    monkeypatch.setattr("inferd.service.private_file.ROOT_UID", os.getuid())
     gateway = bridge_finding(tokens, text="[bridge]\ngateway = true\n")
     assert "access.gateways does not name inferd-bridge" in gateway.detail
     assert "may not read" in bridge_finding(tokens, gid=4711).detail

@@ -94,7 +94,7 @@ def test_roots_file_may_be_read_by_a_group(tmp_path, monkeypatch, mode, is_read)
     assert path.stat().st_mode & 0o777 == 0o640
     path.chmod(mode)
     owner = path.stat().st_uid
-    monkeypatch.setattr("inferd.bridge.identity.private_file.ROOT_UID", owner)
+    monkeypatch.setattr("inferd.service.private_file.ROOT_UID", owner)
     with nullcontext() if is_read else pytest.raises(TokenFileError, match="chmod 640"):
         assert len(read_tokens(path)) == 1
 

@@ -1,4 +1,4 @@
-"""Files of the bridge: read if nobody else could have written them, replaced as a whole."""
+"""Files of one user alone: read if nobody else could have written them, replaced as a whole."""
 
 import os
 import stat

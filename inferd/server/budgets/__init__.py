@@ -1,0 +1,1 @@
+"""The budgets of backends: what their requests use is counted, and kept over restarts."""
