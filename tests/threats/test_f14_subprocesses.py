@@ -30,7 +30,6 @@ SPAWNING = re.compile(
 )
 STARTING = ("subprocess.run", "subprocess.Popen", "trio.lowlevel.open_process")
 LIBRARIES = {"subprocess", "multiprocessing", "pty", "concurrent", "pexpect"}
-TREES = dict(modules())
 
 
 def spawns(tree: ast.AST) -> bool:
@@ -39,7 +38,7 @@ def spawns(tree: ast.AST) -> bool:
 
 
 def test_processes_are_started_and_forked_in_known_places():
-    assert {module for module, tree in TREES.items() if spawns(tree)} == {
+    assert {module for module, tree in modules() if spawns(tree)} == {
         *ALLOWED,
         BECOMING,
         *FORKING,
@@ -49,14 +48,17 @@ def test_processes_are_started_and_forked_in_known_places():
 @pytest.mark.parametrize("module", sorted(COMMANDS))
 def test_the_daemon_does_not_import_what_starts_processes_for_commands(module):
     name = "inferd." + module.removesuffix(".py").replace("/", ".")
-    users = {each for each, tree in TREES.items() if name in {*imports(tree)}}
+    users = {each for each, tree in modules() if name in {*imports(tree)}}
     assert [each for each in users if not each.startswith(USED_BY_COMMANDS)] == []
 
 
 @pytest.mark.parametrize("module", FORKING)
 def test_what_forks_starts_nothing(module):
-    assert not {name.split(".")[0] for name in imports(TREES[module])} & LIBRARIES
-    spawning = filter(SPAWNING.search, names(TREES[module]))
+    assert (
+        not {name.split(".")[0] for name in imports(dict(modules())[module])}
+        & LIBRARIES
+    )
+    spawning = filter(SPAWNING.search, names(dict(modules())[module]))
     assert {*spawning} == {"os.fork"}
 
 
@@ -69,7 +71,7 @@ def test_the_search_would_find_another(text):
 
 @pytest.mark.parametrize("module", sorted(ALLOWED))
 def test_no_process_is_started_through_a_shell_or_from_a_string(module):
-    started = list(calls(TREES[module], *STARTING))
+    started = list(calls(dict(modules())[module], *STARTING))
     assert started
     for call in started:
         assert "shell" not in {keyword.arg for keyword in call.keywords}
