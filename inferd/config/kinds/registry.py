@@ -6,6 +6,7 @@ from typing import Final, TypeVar, cast
 from inferd.config.kinds.kind import BackendKind, MemoryPolicy
 from inferd.config.kinds.llamacpp import LLAMACPP
 from inferd.config.kinds.mock import MOCK
+from inferd.config.kinds.ollama import OLLAMA
 from inferd.config.kinds.openai import OPENAI
 from inferd.config.kinds.whispercpp import WHISPERCPP
 from inferd.config.settings import BackendSettings
@@ -60,5 +61,6 @@ MODELLESS: Final = MOCK
 """A kind whose worker needs no model, to try the sandbox with."""
 
 KINDS: Final = KindRegistry(
-    [LLAMACPP, WHISPERCPP, OPENAI, MOCK], default=DEFAULT.settings(name="chat")
+    [LLAMACPP, WHISPERCPP, OPENAI, OLLAMA, MOCK],
+    default=DEFAULT.settings(name="chat"),
 )

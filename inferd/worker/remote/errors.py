@@ -66,11 +66,14 @@ def error_of(  # noqa: PLR0911  # a case for each kind of error
 
 def error_in(reported: ReportedError) -> RemoteError:
     """Make the error that an answer reports although its status was 200."""
-    if reported.overflow is not None:
-        return RemoteError("the remote refuses it", overflow=reported.overflow)
-    return RemoteError(
-        f"the remote failed: {quote(reported.message or 'no reason given')}"
-    )
+    text = quote(reported.message or "no reason given")
+    if reported.is_overflow or reported.overflow is not None:
+        return RemoteError(
+            f"the remote refuses it: {text}",
+            by_request=True,
+            overflow=reported.overflow,
+        )
+    return RemoteError(f"the remote failed: {text}")
 
 
 def overflow_of(prompt: int, total: int, n_ctx: int) -> Overflow | None:

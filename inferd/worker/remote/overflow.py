@@ -13,7 +13,8 @@ class OverflowPattern(NamedTuple):
 
     server: str
     pattern: re.Pattern[str]
-    """With the groups ``n_ctx``, and ``prompt``, or ``total`` for prompt and answer."""
+    """With the groups ``n_ctx`` and ``prompt``, and perhaps ``answer``, or ``total`` for prompt
+    and answer."""
 
 
 def overflow_pattern(server: str, text: str) -> OverflowPattern:
@@ -31,6 +32,6 @@ def find_overflow(message: str, patterns: Iterable[OverflowPattern]) -> Overflow
                 if digits
             }
             prompt = numbers["prompt"]
-            total = numbers.get("total", prompt + 1)
+            total = numbers.get("total", prompt + numbers.get("answer", 1))
             return overflow_of(prompt, total, numbers["n_ctx"])
     return None

@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.mock import MockSettings
-from inferd.config.kinds.openai import OpenAiSettings
 from inferd.config.kinds.registry import KINDS
+from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.parse import parse_config
 from inferd.config.settings import (
     AccessRule,
@@ -25,7 +25,7 @@ from tests.cases import each_case
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
-OPENAI = '[[backend]]\nkind = "openai"\nname = "o"\nmodel = "m"\nbase_url = "unix:/a"\n'
+REMOTE = 'name = "o"\nmodel = "m"\nbase_url = "unix:/a"\n'
 MOCK_KEYS = (
     "aliases, audio, die_after_tokens, die_at_load, die_by, keep_alive_s, kind, load, "
     "load_delay_ms, memory_mb, name, prepare_delay_ms, token_delay_ms, tokens, transcribe, vision"
@@ -128,7 +128,7 @@ def test_an_unknown_key_is_refused_with_the_allowed_ones(text, line):
 
 
 WORDS = [
-    (table, field, get_args(literal))
+    (table, field, get_args(literal), settings)
     for settings, table in [
         *((kind, name) for name, kind in get_type_hints(Config).items()),
         *((kind.settings, "backend") for kind in KINDS.kinds),
@@ -138,13 +138,13 @@ WORDS = [
     for literal in (hint, *get_args(hint))
     if get_origin(literal) is Literal
 ]
-"""Every setting that is one of a few words: its table, its name, the words."""
+"""Every setting that is one of a few words: its table, its name, the words, and whose it is."""
 LISTS = ("allow", "samplers")
 """Those that are lists of such words."""
 
 
 def test_the_settings_of_a_few_words_are_found():
-    assert {(table, field) for table, field, _ in WORDS} >= {
+    assert {(table, field) for table, field, _, _ in WORDS} >= {
         ("log", "level"),
         ("backend", "serves"),
         ("backend", "cache_type_v"),
@@ -153,14 +153,18 @@ def test_the_settings_of_a_few_words_are_found():
     }
 
 
-@each_case(("table", "field", "words"), WORDS)
-def test_a_word_that_is_not_allowed_is_refused_with_those_that_are(table, field, words):
+@each_case(("table", "field", "words", "settings"), WORDS)
+def test_a_word_that_is_not_allowed_is_refused_with_those_that_are(
+    table, field, words, settings
+):
     where = f"{table}.{field}"
     text = f"[{table}]\n{field} = 'loud'"
     if table == "backend":
         where = f"backend[1].{field}"
-        kind = OPENAI if field in OpenAiSettings.__struct_fields__ else LLAMA
-        text = f"{MOCK}{kind}{field} = 'loud'"
+        text = f"{MOCK}{LLAMA}{field} = 'loud'"
+        if issubclass(settings, RemoteSettings):
+            kind = f'[[backend]]\nkind = "{settings.__struct_config__.tag}"\n'
+            text = f"{MOCK}{kind}{REMOTE}{field} = 'loud'"
     if field in LISTS:
         where, text = f"{where}[0]", text.replace("'loud'", "['loud']")
     allowed = ", ".join(sorted(words))
@@ -251,7 +255,10 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         ("backend = []", "backend = []: expected `array` of length >= 1"),
         (
             "[[backend]]\nname = 'm'\nkind = 'vllm'",
-            "backend[0].kind = 'vllm': expected one of llamacpp, mock, openai, whispercpp",
+            (
+                "backend[0].kind = 'vllm': expected one of llamacpp, mock, "
+                "ollama, openai, whispercpp"
+            ),
         ),
         (
             f"{LLAMA}cache_type_k = 'q4_0'",

@@ -5,7 +5,7 @@ not have, ``/v1/rerank`` of llama-server and vLLM.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,9 +18,8 @@ from inferd.worker.backend import RefusedError
 from inferd.worker.remote.api import AnswerForm, RemoteRequest
 from inferd.worker.remote.failure import RemoteError
 from inferd.worker.remote.openai.errors import error_in_answer
+from inferd.worker.remote.vectors import read_vectors
 
-_ROWS: Final = 64
-"""Vectors in one message to the daemon."""
 _NULL: Final = Raw(b"null")
 T = TypeVar("T", bound="_Answer")
 
@@ -84,21 +83,7 @@ def read_embed(
     """
     answer = _decode(body, _Vectors)
     ordered = _in_order([(each.index, each.embedding) for each in answer.data])
-    lengths = {len(each) for each in ordered}
-    if len(ordered) != job.n_inputs or len(lengths) != 1 or 0 in lengths:
-        raise RemoteError(
-            f"the remote sent {len(ordered)} vectors, of {len(lengths)} lengths, for "
-            f"{job.n_inputs} texts"
-        )
-    [n_embd] = lengths
-    if settings.n_embd is not None and n_embd != settings.n_embd:
-        raise RemoteError(
-            f"the remote's vectors have {n_embd} numbers, n_embd is {settings.n_embd}",
-            is_configuration=True,
-        )
-    dimensions = min(job.dimensions or n_embd, n_embd)
-    rows = [_unit(each, dimensions) for each in ordered]
-    return [*_messages(ticket, rows, dimensions, _n_tokens(answer))]
+    return read_vectors(settings.n_embd, ticket, job, ordered, _n_tokens(answer))
 
 
 def write_rerank(
@@ -159,32 +144,3 @@ def _n_tokens(answer: _Answer) -> int | None:
     usage = answer.usage or _Counts()
     counted = usage.total_tokens if usage.prompt_tokens is None else usage.prompt_tokens
     return counted if counted is not None and 0 < counted < 2**31 else None
-
-
-def _unit(vector: Sequence[float], dimensions: int) -> list[float]:
-    """Cut a vector, and scale it to length 1; one of length 0 stays as it is.
-
-    Raises:
-        RemoteError: it has what is no number.
-    """
-    cut = vector[:dimensions]
-    length = math.hypot(*cut)
-    if not math.isfinite(length):
-        raise RemoteError("the remote's vectors have what is no number")
-    return [each / length for each in cut] if length else [*cut]
-
-
-def _messages(
-    ticket: int, rows: Sequence[Sequence[float]], dimensions: int, n_tokens: int | None
-) -> Iterator[Embedded]:
-    """Write rows as the parts of a JSON array."""
-    for start in range(0, len(rows), _ROWS):
-        is_last = start + _ROWS >= len(rows)
-        part = msgspec.json.encode(rows[start : start + _ROWS])[1:-1]
-        yield Embedded(
-            ticket=ticket,
-            embeddings=b"%b%b%b" % (b"," if start else b"[", part, b"]" * is_last),
-            dimensions=dimensions,
-            is_last=is_last,
-            n_tokens=n_tokens if is_last else None,
-        )

@@ -1,0 +1,1 @@
+"""Ollama's own API: translation of requests, of streamed answers and of errors."""
