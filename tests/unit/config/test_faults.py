@@ -46,7 +46,10 @@ def test_every_fault_is_told_with_key_value_and_what_is_allowed():
     assert [fault[: len(start)] for fault, start in zip(found, told, strict=True)] == (
         told
     )
-    assert "expected one of llamacpp, mock, ollama, openai, whispercpp" in found[3]
+    assert (
+        "expected one of anthropic, llamacpp, mock, ollama, openai, whispercpp"
+        in found[3]
+    )
     assert found[-1].endswith("each backend needs its own name")
 
 
