@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final, TypeVar, cast
 
 from inferd.config.kinds.anthropic import ANTHROPIC
+from inferd.config.kinds.gemini import GEMINI
 from inferd.config.kinds.kind import BackendKind, MemoryPolicy
 from inferd.config.kinds.llamacpp import LLAMACPP
 from inferd.config.kinds.mock import MOCK
@@ -62,6 +63,6 @@ MODELLESS: Final = MOCK
 """A kind whose worker needs no model, to try the sandbox with."""
 
 KINDS: Final = KindRegistry(
-    [LLAMACPP, WHISPERCPP, OPENAI, OLLAMA, ANTHROPIC, MOCK],
+    [LLAMACPP, WHISPERCPP, OPENAI, OLLAMA, ANTHROPIC, GEMINI, MOCK],
     default=DEFAULT.settings(name="chat"),
 )

@@ -38,7 +38,7 @@ def test_a_kind_that_is_not_registered_is_not_found():
 def test_names_of_kinds_differ_and_a_registry_with_more_keeps_the_default():
     names = [kind.name for kind in EXTENDED.kinds]
     assert names == [
-        *("llamacpp", "whispercpp", "openai", "ollama", "anthropic"),
+        *("llamacpp", "whispercpp", "openai", "ollama", "anthropic", "gemini"),
         *("mock", "echo", "shout"),
     ]
     assert EXTENDED.default == KINDS.default == LlamaCppSettings(name="chat")

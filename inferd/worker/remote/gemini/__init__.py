@@ -1,0 +1,1 @@
+"""Google's Gemini API: translation of requests, of streamed answers and of errors."""
