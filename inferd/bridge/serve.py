@@ -26,6 +26,7 @@ from inferd.bridge.http.listen import (
 from inferd.bridge.http.server import HttpServer
 from inferd.bridge.identity.caller import Callers
 from inferd.bridge.identity.quota import DailyQuota, DayUsage
+from inferd.bridge.identity.tcp_owner import ConnectionOwners, TcpEnd
 from inferd.bridge.identity.token_file import ApiTokens, default_path, read_tokens
 from inferd.bridge.identity.usage_file import (
     UsageFileError,
@@ -33,7 +34,6 @@ from inferd.bridge.identity.usage_file import (
     read_usage,
     usage_path,
 )
-from inferd.bridge.identity.tcp_owner import ConnectionOwners, TcpEnd
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.helper import HelperClient
@@ -83,7 +83,6 @@ def run_bridge(options: BridgeOptions) -> None:
             place = place_of(sock)
             scheme = "" if place.path else "https://" if tls else "http://"
             log.write("info", "bridge.listening", address=f"{scheme}{place.text}")
-        bridge.check_owners(socks)
         try:
             trio.run(bridge.run, socks)
         finally:
@@ -137,7 +136,7 @@ class _Bridge:
         ):
             app.metrics.gauge(f"inferd_bridge_{name}", text, read)
 
-    def check_owners(self, socks: Sequence[socket.socket]) -> None:
+    def _check_owners(self, socks: Sequence[socket.socket]) -> None:
         """Log where the kernel does not say whose a connection is, and ask it no more."""
         for sock in socks:
             if sock.family == socket.AF_UNIX:
@@ -167,6 +166,7 @@ class _Bridge:
 
     async def run(self, socks: Sequence[socket.socket]) -> None:
         """Serve until a signal."""
+        self._check_owners(socks)
         stop = trio.Event()
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:

@@ -19,6 +19,8 @@ INTRO = """
 What the HTTP bridge does with each field of a request.
 A field with the value `null` counts as left out, as an empty text of a form does, and one that no table has is refused with 400.
 A refused field is accepted with the values that ask for nothing, if its row has any.
+Parameters behind `?` in the address are treated in the same way; a route without a table of them takes none.
+Routes that no API has, such as `/health` and `/metrics`, do not look at them.
 """
 
 
@@ -34,11 +36,14 @@ def reference(api: Api) -> str:
         *api.parts,
         *(lookup.table for lookup in api.lookups if lookup.table is not None),
         *(operation.table for operation in api.managed if operation.table),
+        api.query.table,
+        *([api.models_query.table] if api.models_query else ()),
     ]
     sections = [
         f"## {title_of(each)}\n\n"
         + table(("field", "what becomes of it", ""), rows(each.fields))
         for each in tables
+        if each.fields
     ]
     if api.managed:
         heads = ("route", "scope", "what it does")

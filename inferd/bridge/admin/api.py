@@ -22,6 +22,7 @@ from inferd.bridge.admin.tables import LOAD, PULL, UNLOAD
 from inferd.bridge.openai.failures import OpenAiFailure, failure_body
 from inferd.bridge.translation.api import Api
 from inferd.bridge.translation.managed import ManagedOperation
+from inferd.bridge.translation.query import NO_QUERY
 from inferd.wire.management import HelperDone, ManagedModel
 
 _MODELS: Final = "/admin/models"
@@ -103,6 +104,7 @@ ADMIN_API: Final = Api(
             answer=HelperDone,
         ),
     ),
+    query=NO_QUERY,
     error_body=failure_body,
     failure=OpenAiFailure,
 )

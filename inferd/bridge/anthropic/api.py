@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta, Struct
 
 from inferd.bridge.anthropic import tables
 from inferd.bridge.anthropic.count import TokenCount
@@ -21,7 +22,8 @@ from inferd.bridge.anthropic.request import (
 )
 from inferd.bridge.translation import sse
 from inferd.bridge.translation.api import Api, OfferedModel, Operation
-from inferd.bridge.translation.failures import BridgeError
+from inferd.bridge.translation.failures import BridgeError, invalid
+from inferd.bridge.translation.query import QueryForm, page_of, read_query
 
 
 class MessageStream:
@@ -35,13 +37,34 @@ class MessageStream:
         return failure_event(failure)
 
 
-def model_list(models: Sequence[OfferedModel], created_s: int) -> bytes:
-    """Return the list of models, which is always whole."""
+class ModelsQuery(Struct, frozen=True, kw_only=True):
+    """The honoured parameters of the list of models."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    after_id: str = ""
+    before_id: str = ""
+
+
+def model_list(
+    models: Sequence[OfferedModel], created_s: int, query: bytes = b""
+) -> bytes:
+    """Return a page of the list of models; raises as ``ModelList`` does."""
+    wanted = read_query(query, tables.MODELS_QUERY, ModelsQuery)
+    if wanted.after_id and wanted.before_id:
+        raise invalid("before_id", "not together with after_id")
+    names = [model.name for model in models]
+    try:
+        page, has_more = page_of(
+            names, wanted.limit, after=wanted.after_id, before=wanted.before_id
+        )
+    except ValueError as error:
+        param = "before_id" if wanted.before_id else "after_id"
+        raise invalid(param, "no model of that name is listed") from error
     fields = {
-        "data": [_entry(model, created_s) for model in models],
-        "has_more": False,
-        "first_id": models[0].name if models else None,
-        "last_id": models[-1].name if models else None,
+        "data": [_entry(models[at], created_s) for at in page],
+        "has_more": has_more,
+        "first_id": names[page[0]] if page else None,
+        "last_id": names[page[-1]] if page else None,
     }
     return msgspec.json.encode(fields)
 
@@ -87,6 +110,8 @@ ANTHROPIC: Final = Api(
     ),
     error_body=failure_body,
     failure=AnthropicFailure,
+    query=QueryForm(tables.QUERY),
+    models_query=QueryForm(tables.MODELS_QUERY, ModelsQuery),
     model_list=model_list,
     model_entry=model_entry,
 )

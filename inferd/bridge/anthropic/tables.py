@@ -4,6 +4,23 @@ from typing import Final
 
 from inferd.bridge.translation.fields import FieldTable, honoured, ignored, refused
 
+_BETA: Final = ignored(
+    "beta",
+    note="As the SDK sends it; what a beta adds is a field, and refused by name.",
+)
+QUERY: Final = FieldTable("Query parameters of all routes", _BETA)
+MODELS_QUERY: Final = FieldTable(
+    "Query parameters of GET /v1/models",
+    (
+        *honoured("limit", note="1 to 1,000, which is the default here."),
+        *honoured(
+            *("after_id", "before_id"),
+            note="The page begins behind the model of this name, or ends before it; one of "
+            "both.",
+        ),
+        *_BETA,
+    ),
+)
 _PROMPT: Final = (
     *honoured(
         "model",

@@ -48,6 +48,7 @@ from inferd.bridge.openapi.routes import (
 from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.managed import ManagedOperation
+from inferd.bridge.translation.query import read_query
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.helper import HelperClient
 from inferd.config.bridge import BridgeSettings
@@ -338,13 +339,16 @@ class BridgeApp:
         api = self._api_for(exchange)
         assert api.model_list is not None  # noqa: S101  # each API with models has one
         models = await self._daemon.models()
-        await exchange.respond(200, api.model_list(models, self._began_s))
+        await exchange.respond(
+            200, api.model_list(models, self._began_s, exchange.query)
+        )
 
     async def _show_model(
         self, exchange: HttpExchange, path: Mapping[str, str]
     ) -> None:
         api = self._api_for(exchange)
         assert api.model_entry is not None  # noqa: S101  # each API with models has one
+        read_query(exchange.query, api.query.table, api.query.kind)
         for model in await self._daemon.models():
             if model.name == path["model"]:
                 await exchange.respond(200, api.model_entry(model, self._began_s))

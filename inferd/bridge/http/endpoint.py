@@ -11,6 +11,7 @@ from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.openapi.route import HttpRoute
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.query import read_query
 
 EXCHANGE: Final = "inferd.exchange"
 """Key of a scope under which routes find the exchange."""
@@ -36,13 +37,17 @@ class RouteEndpoint:
         """Have the handler answer a request.
 
         Raises:
-            BridgeError: the caller may not ask this, or the handler fails.
+            BridgeError: the caller may not ask this, a parameter behind the path is refused,
+                or the handler fails.
         """
         exchange = scope[EXCHANGE]
         assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
         exchange.route = self._route.name or self._route.path
         if self._route.scopes:
             self._identify(exchange, self._route.scopes)
+        if len(self._route.queries) == 1:  # else a header chooses
+            [query] = self._route.queries
+            read_query(exchange.query, query.table, query.kind)
         await self._handler(exchange, scope["path_params"])
 
 

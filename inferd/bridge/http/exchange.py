@@ -51,6 +51,8 @@ class HttpExchange:
         self.request_id = request_id
         self.method = str(scope["method"])
         self.path = str(scope["path"])
+        self.query = bytes(scope.get("query_string", b""))
+        """What follows ``?`` in the address."""
         self.headers: list[tuple[bytes, bytes]] = [*scope["headers"]]
         peer = scope["state"]["peer"]
         assert isinstance(peer, HttpPeer)  # noqa: S101  # ``HttpConnection`` puts it there

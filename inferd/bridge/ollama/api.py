@@ -30,6 +30,7 @@ from inferd.bridge.ollama.vectors import (
 from inferd.bridge.translation.api import Api, Lookup, Operation
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.managed import ManagedOperation
+from inferd.bridge.translation.query import NO_QUERY
 
 
 class LineStream:
@@ -142,6 +143,7 @@ OLLAMA: Final = Api(
             body=DeletedModel,
         ),
     ),
+    query=NO_QUERY,
     error_body=failure_body,
     failure=OllamaFailure,
 )

@@ -1,9 +1,10 @@
 """The record of OpenAI's API."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta, Struct
 
 from inferd.bridge.openai import tables
 from inferd.bridge.openai.chat_request import ChatRequest, ask_chat
@@ -27,7 +28,8 @@ from inferd.bridge.openai.vectors import (
 from inferd.bridge.recordings.transcript import TEXT_MEDIA_TYPES
 from inferd.bridge.translation import sse
 from inferd.bridge.translation.api import Api, FormOperation, OfferedModel, Operation
-from inferd.bridge.translation.failures import BridgeError
+from inferd.bridge.translation.failures import BridgeError, invalid
+from inferd.bridge.translation.query import QueryForm, page_of, read_query
 
 
 class SseForm:
@@ -41,10 +43,27 @@ class SseForm:
         return failure_event(failure)
 
 
-def model_list(models: Sequence[OfferedModel], created_s: int) -> bytes:
-    """Return the list of models."""
-    data = [_entry(model, created_s) for model in models]
-    return msgspec.json.encode({"object": "list", "data": data})
+class ModelsQuery(Struct, frozen=True, kw_only=True):
+    """The honoured parameters of the list of models."""
+
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 0
+    """0 for all."""
+
+
+def model_list(
+    models: Sequence[OfferedModel], created_s: int, query: bytes = b""
+) -> bytes:
+    """Return the list of models; raises as ``ModelList`` does."""
+    wanted = read_query(query, tables.MODELS_QUERY, ModelsQuery)
+    names = [model.name for model in models]
+    try:
+        page, has_more = page_of(names, wanted.limit or len(names), after=wanted.after)
+    except ValueError as error:
+        raise invalid("after", "no model of that name is listed") from error
+    data = [_entry(models[at], created_s) for at in page]
+    fields = {"object": "list", "data": data, "has_more": has_more}
+    return msgspec.json.encode(fields)
 
 
 def model_entry(model: OfferedModel, created_s: int) -> bytes:
@@ -109,6 +128,8 @@ OPENAI: Final = Api(
     ),
     error_body=failure_body,
     failure=OpenAiFailure,
+    query=QueryForm(tables.QUERY),
+    models_query=QueryForm(tables.MODELS_QUERY, ModelsQuery),
     models_path="/v1/models",
     models_also=("/models",),
     model_list=model_list,

@@ -38,6 +38,19 @@ _MODEL: Final = honoured(
     note="A name or an alias that `/v1/models` lists; without it, the first that can.",
 )
 
+_ANY_VERSION: Final = ignored(
+    "api-version", note="As Azure's clients send it; there is one version."
+)
+QUERY: Final = FieldTable("Query parameters of all routes", _ANY_VERSION)
+MODELS_QUERY: Final = FieldTable(
+    "Query parameters of GET /v1/models",
+    (
+        *honoured("after", note="The list begins behind the model of this name."),
+        *honoured("limit", note="At most so many models, 1 to 1,000; all unless set."),
+        *_ANY_VERSION,
+    ),
+)
+
 CHAT: Final = FieldTable(
     "POST /v1/chat/completions",
     (

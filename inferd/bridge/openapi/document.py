@@ -5,7 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from inferd.bridge.openapi.route import JSON, HttpRoute
-from inferd.bridge.openapi.schemas import Schema, Schemas, request_schema
+from inferd.bridge.openapi.schemas import (
+    Schema,
+    Schemas,
+    query_parameters,
+    request_schema,
+)
 from inferd.bridge.translation.api import Api
 from inferd.bridge.translation.failures import STATUS, Reason
 
@@ -104,11 +109,12 @@ def _operation(route: HttpRoute, schemas: Schemas) -> Schema:
         "tags": [api.name for api in route.apis],
         "responses": _responses(route, schemas),
     }
-    if names := _PARAMETER.findall(route.path):
-        described["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in names
-        ]
+    parameters: list[Schema] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(route.path)
+    ]
+    if parameters := [*parameters, *query_parameters(route.queries)]:
+        described["parameters"] = parameters
     if (takes := route.takes) is not None:
         content = {takes.content_type: {"schema": request_schema(takes, schemas)}}
         described["requestBody"] = {"required": True, "content": content}

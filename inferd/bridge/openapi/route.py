@@ -8,6 +8,7 @@ from inferd.bridge.identity.token import Scope
 from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
 from inferd.bridge.translation.failures import Reason
 from inferd.bridge.translation.managed import ManagedOperation
+from inferd.bridge.translation.query import QueryForm
 
 JSON: Final = "application/json"
 ANY_OBJECT: Final[object] = dict[str, object]
@@ -68,6 +69,9 @@ class HttpRoute:
     """Whose requests it takes, if it takes any."""
     lookup: Lookup | None = None
     """What it is answered with, if that is known without a request."""
+    queries: tuple[QueryForm, ...] = ()
+    """What it takes behind its path, one for each API where a header chooses; none where
+    nothing is looked at."""
     answers: Mapping[str, object] = field(default_factory=lambda: {JSON: ANY_OBJECT})
     """The type of the body with status 200, by its media type."""
     reasons: tuple[Reason, ...] = ()

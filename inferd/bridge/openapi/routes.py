@@ -57,6 +57,7 @@ def operation_routes(
                 summary=f"Answer a request of the API {api.name}",
                 scopes=("inference",),
                 apis=(api,),
+                queries=(api.query,),
                 operation=operation,
                 reasons=OF_THE_DAEMON,
             )
@@ -72,6 +73,7 @@ def managed_routes(api: Api) -> Iterator[tuple[HttpRoute, ManagedOperation]]:
             summary=operation.summary,
             scopes=(operation.scope,),
             apis=(api,),
+            queries=(api.query,),
             operation=operation,
             reasons=OF_THE_HELPER,
         )
@@ -84,15 +86,31 @@ def model_routes(
     """Give the routes of an API's lists of models, each with that of one model."""
     name, below = api.models_path, "/{model:path}"
     for path in filter(None, (name, *api.models_also)):
-        listed = own_route(apis, path, "List the models", scopes=("inference",))
+        listed = own_route(
+            apis,
+            path,
+            "List the models",
+            scopes=("inference",),
+            reasons=(Reason.UNKNOWN_FIELD,),
+        )
         shown = own_route(
             apis,
             path + below,
             "Describe a model",
             scopes=("inference",),
-            reasons=(Reason.MODEL_NOT_FOUND,),
+            reasons=(Reason.UNKNOWN_FIELD, Reason.MODEL_NOT_FOUND),
         )
-        yield replace(listed, name=name), replace(shown, name=name + below)
+        forms = listed.apis
+        yield (
+            replace(
+                listed,
+                name=name,
+                queries=tuple(each.models_query or each.query for each in forms),
+            ),
+            replace(
+                shown, name=name + below, queries=tuple(each.query for each in forms)
+            ),
+        )
 
 
 def lookup_routes(api: Api) -> Iterator[tuple[HttpRoute, Lookup]]:
@@ -104,6 +122,7 @@ def lookup_routes(api: Api) -> Iterator[tuple[HttpRoute, Lookup]]:
             summary=lookup.summary,
             scopes=("inference",),
             apis=(api,),
+            queries=(api.query,),
             lookup=lookup,
             reasons=lookup.reasons,
         )

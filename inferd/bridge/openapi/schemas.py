@@ -9,6 +9,7 @@ from inferd.bridge.recordings.form import FILE
 from inferd.bridge.translation.api import FormOperation, Lookup, Operation
 from inferd.bridge.translation.fields import Field, Use
 from inferd.bridge.translation.managed import ManagedOperation
+from inferd.bridge.translation.query import QueryForm
 
 Schema = dict[str, object]
 PLACE: Final = "#/components/schemas/"
@@ -83,6 +84,24 @@ def request_schema(
         "required": required,
         "additionalProperties": False,
     }
+
+
+def query_parameters(queries: Sequence[QueryForm]) -> list[Schema]:
+    """Describe what a route takes behind its path; of several forms, what any of them does."""
+    found: dict[str, Schema] = {}
+    for query in queries:
+        [_], components = msgspec.json.schema_components([query.kind])
+        known = cast("Mapping[str, Schema]", components[query.kind.__name__])
+        types = cast("Mapping[str, Schema]", known.get("properties", {}))
+        for field in query.table.fields:
+            schema = types.get(field.name, {})
+            found[field.name] = {
+                "name": field.name,
+                "in": "query",
+                "description": _description(field),
+                "schema": {key: schema[key] for key in schema if key != "default"},
+            }
+    return [*found.values()]
 
 
 def _field_schema(

@@ -10,6 +10,7 @@ from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable
 from inferd.bridge.translation.managed import ManagedOperation
+from inferd.bridge.translation.query import QueryForm
 from inferd.bridge.translation.question import Asked, Question, StreamForm
 from inferd.wire.offered_facts import OfferedFacts
 
@@ -100,8 +101,14 @@ class Lookup:
 class ModelList(Protocol):
     """The form of a list of models."""
 
-    def __call__(self, models: Sequence[OfferedModel], created_s: int) -> bytes:
-        """Return the body of the list."""
+    def __call__(
+        self, models: Sequence[OfferedModel], created_s: int, query: bytes = b""
+    ) -> bytes:
+        """Return the body of the list.
+
+        Raises:
+            BridgeError: a parameter behind the path is refused.
+        """
 
 
 class ModelEntry(Protocol):
@@ -135,6 +142,10 @@ class Api:
     """The route of the list of models; one model's is below it."""
     models_also: tuple[str, ...] = ()
     """Other paths of that route."""
+    query: QueryForm
+    """What its routes take behind the path, but for the list of models."""
+    models_query: QueryForm | None = None
+    """What that list takes."""
     model_list: ModelList | None = None
     model_entry: ModelEntry | None = None
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from msgspec import Struct
 from inferd.bridge.recordings.transcript import TEXT_MEDIA_TYPES
 from inferd.bridge.translation.api import Api, FormOperation, Operation
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.query import NO_QUERY
 from inferd.bridge.translation.question import Asked, Question
 from inferd.bridge.whisper.inference import InferenceForm, ask_inference
 from inferd.bridge.whisper.tables import INFERENCE, LOAD
@@ -47,6 +48,7 @@ WHISPER: Final = Api(
         ),
         Operation("/load", refuse_load, LOAD),
     ),
+    query=NO_QUERY,
     error_body=failure_body,
     failure=WhisperFailure,
 )

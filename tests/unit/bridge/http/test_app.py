@@ -128,7 +128,8 @@ class Browser:
         scope = {
             "type": "http",
             "method": method,
-            "path": path,
+            "path": path.partition("?")[0],
+            "query_string": path.partition("?")[2].encode(),
             "headers": [(k.encode(), v.encode()) for k, v in fields.items()],
             "state": {"peer": HttpPeer(uid=uid, client=TcpEnd("::1", 5))},
         }
@@ -189,6 +190,39 @@ def browse(tmp_path: Path) -> Callable[..., Browser]:
 @pytest.fixture
 def hello(tmp_path: Path) -> Browser:
     return Browser(tmp_path, ScriptedDaemon(text("Hel"), text("lo"), done()))
+
+
+@pytest.mark.parametrize(
+    ("address", "headers", "refused"),
+    [
+        (f"{CHAT}?api-version=2024-10-21", {}, ""),
+        (f"{CHAT}?strict=1", {}, "strict"),
+        (f"{CHAT}?api-version=1&api-version=2", {}, "api-version"),
+        ("/v1/messages?beta=true", {}, ""),
+        ("/api/chat?x=", {}, "no such field: x"),
+        ("/v1/models?after=a%2Fb%3Ac&limit=1", {}, ""),
+        ("/v1/models?after=other", {}, "after"),
+        ("/v1/models?limit=0", {}, "limit"),
+        ("/v1/models?before_id=a", {}, "before_id"),
+        ("/v1/models?after=%ff", {}, "UTF-8"),
+        ("/v1/models?limit=1000&before_id=a/b:c", {"anthropic-version": "1"}, ""),
+        ("/v1/models?limit=", {"anthropic-version": "1"}, "limit"),
+        ("/v1/models/a/b:c?after=x", {}, "after"),
+        ("/v1/models/a/b:c?beta=true", {"anthropic-version": "1"}, ""),
+        ("/health?_=1", {}, ""),
+    ],
+)
+async def test_what_follows_the_path_is_honoured_or_refused(
+    hello, autojump_clock, address, headers, refused
+):
+    if address.startswith(("/v1/models", "/health")):
+        answer = await hello.send("GET", address, headers=headers)
+    else:
+        body = json.dumps({**HI, "model": "m", "max_tokens": 5}).encode()
+        answer = await hello.send("POST", address, body, headers=headers)
+    assert answer.status == (400 if refused else 200), answer.body
+    if refused:
+        assert refused in str(answer.error)
 
 
 async def test_the_routes_are_described_to_anybody(hello, autojump_clock):

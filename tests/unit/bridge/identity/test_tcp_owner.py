@@ -83,7 +83,7 @@ def test_the_kernel_says_that_a_connection_is_ours(connection):
     assert ConnectionOwners().owner_of(*ends) is None
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::"])
 def test_the_kernel_knows_a_socket_that_listens(address):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as listener:

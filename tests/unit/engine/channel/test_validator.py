@@ -63,7 +63,7 @@ def refuse(validator: MessageValidator, message: FromWorker, violation: str) -> 
 
 
 def usage(**counts: int) -> Step:
-    whole = {"prompt_tokens": 3, "completion_tokens": 2, **counts}
+    whole: dict[str, Any] = {"prompt_tokens": 3, "completion_tokens": 2, **counts}
     end = Ended(ticket=1, stop_reason="end", usage=Usage(**whole))
     return Step(ended=[end])
 
