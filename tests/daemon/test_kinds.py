@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.kinds.registry import KINDS
 from inferd.sandbox.syscalls import this_machine
 from tests.daemon.configuration import Table
 from tests.daemon.harness import (
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 ECHO: Table = {"name": "parrot", "kind": "echo", "greeting": "polly"}
 ECHO_KEYS = "aliases, greeting, is_broken, kind, name"
-KIND_NAMES = ("echo", "llamacpp", "mock", "openai", "shout", "whispercpp")
+KIND_NAMES = sorted([*(kind.name for kind in KINDS.kinds), "echo", "shout"])
 MIB = 2**20
 
 
