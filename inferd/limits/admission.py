@@ -54,4 +54,4 @@ Each request reserves a context's worth of KV cache (190 MB for the embedded cha
 
 BUDGET_RESERVED_RETRY_S: Final = 1.0
 """Seconds after which a request may come again whose tokens are left of a day's budget but for
-those that running requests may use. F-60."""
+those that running requests may use. F-58."""

@@ -207,10 +207,10 @@ killed a process that used ``DECODE_CPU_S`` of processor time. F-35."""
 # --- budgets of backends ------------------------------------------------------
 
 MAX_KEPT_BUDGETS: Final = 1024
-"""Backends whose budgets are kept in the file: more than anybody configures. F-60."""
+"""Backends whose budgets are kept in the file: more than anybody configures. F-58."""
 
 BUDGET_FILE_BYTES: Final = 1024 * 1024
-"""Bytes of that file: 1,024 names with four numbers each, and as much again. F-60."""
+"""Bytes of that file: 1,024 names with four numbers each, and as much again. F-58."""
 
 BUDGET_WRITE_S: Final = 1.0
-"""Seconds between two writes of it: a process that is killed loses so much of its use. F-60."""
+"""Seconds between two writes of it: a process that is killed loses so much of its use. F-58."""

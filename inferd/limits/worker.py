@@ -206,7 +206,7 @@ were dropped during a step. F-9, F-30."""
 
 MAX_REMOTE_WORKERS: Final = 256
 """Workers with a network at once, of one daemon: one for each remote backend, and another while
-one is replaced. Each takes some 10 MB of its own. F-59."""
+one is replaced. Each takes some 10 MB of its own. F-57."""
 
 # --- speech -----------------------------------------------------------------
 

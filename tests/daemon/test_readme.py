@@ -318,7 +318,7 @@ def test_the_readme_s_targets_are_those_of_the_makefile():
 
 def test_the_readme_s_unit_is_the_one_that_is_installed():
     units = re.findall(r"systemctl .* (\w+)$", "\n".join(PROMPTS), re.MULTILINE)
-    assert units == ["inferd"]
+    assert {*units} == {"inferd"}
     assert (ROOT / "systemd" / "inferd.service").is_file()
 
 

@@ -18,7 +18,7 @@ APART = ("downloader/", "bridge/", "worker/remote/")
 """Processes that a person starts, and the daemon never does: those of `inferd model pull`, and
 `inferd bridge`. And the workers that ask remote engines, which have a network: F-56."""
 TRIES = "sandbox/network.py"
-"""Tries whether there is a network, before the daemon gives it up: F-59."""
+"""Tries whether there is a network, before the daemon gives it up: F-57."""
 NAMED = {"worker/sandbox/profiles.py": {"AF_INET", "AF_INET6"}, TRIES: {"AF_INET"}}
 """What those workers may use, and what is tried."""
 STARTED_BY_PEOPLE = ("cli/commands/bridge.py", "doctor/", "management/")

@@ -8,8 +8,9 @@ import pytest
 from tests.daemon.harness import mock
 from tests.fakes.source import calls, imports, modules, names
 
-DAEMON = "engine/supervisor/spawn.py"
-"""The only module of the daemon that starts processes."""
+DAEMON = {"engine/supervisor/spawn.py", "engine/supervisor/spawner.py"}
+"""The only modules of the daemon that start processes: workers, and what starts those with a
+network."""
 COMMANDS = {
     *("cli/commands/demo.py", "models/pull/process.py"),
     *("models/packages/confined.py", "models/packages/programs.py"),
@@ -20,9 +21,12 @@ OF_THE_BRIDGE = {"bridge/media/fork_server.py", "management/pulls.py"}
 """Modules of the HTTP bridge and of its helper, which are processes of their own."""
 BECOMING = "downloader/confine.py"
 """Becomes pip, a converter or what unpacks, once it is confined; it is a program itself."""
-ALLOWED = {DAEMON, *COMMANDS, *OF_THE_BRIDGE}
+ALLOWED = {*DAEMON, *COMMANDS, *OF_THE_BRIDGE}
 USED_BY_COMMANDS = ("cli/", "doctor/", "management/", "models/", "service/")
-FORKING = ("media_decoder/__main__.py", "worker/llama/prepare/fork_server.py")
+FORKING = (
+    *("media_decoder/__main__.py", "worker/llama/prepare/fork_server.py"),
+    "worker/spawner/children.py",
+)
 """Go on as two of themselves, and start nothing."""
 SPAWNING = re.compile(
     r"\b(os\.(fork\w*|exec\w+|spawn\w+|posix_spawn\w*|popen|system)"

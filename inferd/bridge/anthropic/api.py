@@ -37,7 +37,7 @@ class MessageStream:
         return failure_event(failure)
 
 
-class ModelsQuery(Struct, frozen=True, kw_only=True):
+class MessagesModelsQuery(Struct, frozen=True, kw_only=True):
     """The honoured parameters of the list of models."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
@@ -49,7 +49,7 @@ def model_list(
     models: Sequence[OfferedModel], created_s: int, query: bytes = b""
 ) -> bytes:
     """Return a page of the list of models; raises as ``ModelList`` does."""
-    wanted = read_query(query, tables.MODELS_QUERY, ModelsQuery)
+    wanted = read_query(query, tables.MODELS_QUERY, MessagesModelsQuery)
     if wanted.after_id and wanted.before_id:
         raise invalid("before_id", "not together with after_id")
     names = [model.name for model in models]
@@ -111,7 +111,7 @@ ANTHROPIC: Final = Api(
     error_body=failure_body,
     failure=AnthropicFailure,
     query=QueryForm(tables.QUERY),
-    models_query=QueryForm(tables.MODELS_QUERY, ModelsQuery),
+    models_query=QueryForm(tables.MODELS_QUERY, MessagesModelsQuery),
     model_list=model_list,
     model_entry=model_entry,
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from inferd.bridge.translation.endings import stop_reason
+from inferd.bridge.translation.generated import stop_reason
 from inferd.bridge.translation.question import DaemonFrame
 from inferd.client.frames import ClientBlocksDone
 

@@ -327,11 +327,10 @@ class BridgeApp:
         before it is full.
         """
         places = self._daemon.places
+        n_left = max(0, places.left_for(caller.principal) - 1)
         return {
             "x-ratelimit-limit-requests": str(places.share),
-            "x-ratelimit-remaining-requests": str(
-                max(0, places.left_for(caller.principal) - 1)
-            ),
+            "x-ratelimit-remaining-requests": str(n_left),
             **self._callers.quota_headers(caller),
         }
 
@@ -339,9 +338,8 @@ class BridgeApp:
         api = self._api_for(exchange)
         assert api.model_list is not None  # noqa: S101  # each API with models has one
         models = await self._daemon.models()
-        await exchange.respond(
-            200, api.model_list(models, self._began_s, exchange.query)
-        )
+        body = api.model_list(models, self._began_s, exchange.query)
+        await exchange.respond(200, body)
 
     async def _show_model(
         self, exchange: HttpExchange, path: Mapping[str, str]
@@ -349,13 +347,12 @@ class BridgeApp:
         api = self._api_for(exchange)
         assert api.model_entry is not None  # noqa: S101  # each API with models has one
         read_query(exchange.query, api.query.table, api.query.kind)
-        for model in await self._daemon.models():
-            if model.name == path["model"]:
-                await exchange.respond(200, api.model_entry(model, self._began_s))
-                return
-        raise BridgeError(
-            Reason.MODEL_NOT_FOUND, "no model of that name is listed", param="model"
-        )
+        models = await self._daemon.models()
+        named = [each for each in models if each.name == path["model"]]
+        if not named:
+            text = "no model of that name is listed"
+            raise BridgeError(Reason.MODEL_NOT_FOUND, text, param="model")
+        await exchange.respond(200, api.model_entry(named[0], self._began_s))
 
     async def _describe(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
         await exchange.respond(200, self._description)
@@ -369,8 +366,7 @@ class BridgeApp:
     ) -> None:
         body = b"" if lookup.table is None else await exchange.read_body()
         models = await self._daemon.models() if lookup.asks_models else []
-        answer = lookup.answer(body, models, self._began_s)
-        await exchange.respond(200, answer)
+        await exchange.respond(200, lookup.answer(body, models, self._began_s))
 
     async def _tell_running(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
         """Answer those who look whether anybody is there, as Ollama's command does."""

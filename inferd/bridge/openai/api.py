@@ -43,7 +43,7 @@ class SseForm:
         return failure_event(failure)
 
 
-class ModelsQuery(Struct, frozen=True, kw_only=True):
+class OpenAiModelsQuery(Struct, frozen=True, kw_only=True):
     """The honoured parameters of the list of models."""
 
     after: str = ""
@@ -55,7 +55,7 @@ def model_list(
     models: Sequence[OfferedModel], created_s: int, query: bytes = b""
 ) -> bytes:
     """Return the list of models; raises as ``ModelList`` does."""
-    wanted = read_query(query, tables.MODELS_QUERY, ModelsQuery)
+    wanted = read_query(query, tables.MODELS_QUERY, OpenAiModelsQuery)
     names = [model.name for model in models]
     try:
         page, has_more = page_of(names, wanted.limit or len(names), after=wanted.after)
@@ -129,7 +129,7 @@ OPENAI: Final = Api(
     error_body=failure_body,
     failure=OpenAiFailure,
     query=QueryForm(tables.QUERY),
-    models_query=QueryForm(tables.MODELS_QUERY, ModelsQuery),
+    models_query=QueryForm(tables.MODELS_QUERY, OpenAiModelsQuery),
     models_path="/v1/models",
     models_also=("/models",),
     model_list=model_list,

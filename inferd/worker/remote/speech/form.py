@@ -11,14 +11,14 @@ from inferd.worker.backend import RefusedError
 FILE_NAME: Final = "speech.wav"
 
 
-class Form(NamedTuple):
+class MultipartBody(NamedTuple):
     """A body, and the type that says how it is split."""
 
     content_type: str
     body: bytes
 
 
-def write_form(fields: Mapping[str, str], recording: bytes) -> Form:
+def write_form(fields: Mapping[str, str], recording: bytes) -> MultipartBody:
     """Write a form with a recording as its file.
 
     Args:
@@ -44,7 +44,7 @@ def write_form(fields: Mapping[str, str], recording: bytes) -> Form:
             f"\r\n--{boundary}--\r\n".encode(),
         )
     )
-    return Form(f"multipart/form-data; boundary={boundary}", body)
+    return MultipartBody(f"multipart/form-data; boundary={boundary}", body)
 
 
 def refuse_speech_options(settings: RemoteSettings, job: TranscribeJob) -> None:

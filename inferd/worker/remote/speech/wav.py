@@ -18,7 +18,7 @@ def write_wav(samples: bytes, sample_rate: int) -> bytes:
     Source: Multimedia Programming Interface and Data Specifications 1.0, "WAVE".
     """
     floats = array("f", samples)
-    # what is no number is the loudest: ``min`` returns its first argument then
+    # NaN becomes the loudest sample: ``min`` returns its first argument then
     data = array("h", (int(max(-1.0, min(1.0, x)) * _LOUDEST) for x in floats))
     if sys.byteorder == "big":
         data.byteswap()
