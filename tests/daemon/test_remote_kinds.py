@@ -5,6 +5,7 @@ has no server here: its answers are those of the golden exchanges, whose test sa
 form is from.
 """
 
+import base64
 import json
 import socket
 import struct
@@ -105,7 +106,7 @@ def engine() -> Iterator[RemoteEngine]:
 @pytest.fixture(scope="module")
 def daemon(engine: RemoteEngine) -> Iterator[DaemonProcess]:
     """A daemon with a backend of each kind, all of which ask the engine."""
-    able = {"tools": True, "thinking": True, "api_key_env": "FAR_KEY"}
+    able = {"tools": True, "thinking": True, "vision": True, "api_key_env": "FAR_KEY"}
     with daemons() as make:
         config = {"backend": [far(kind, engine.url, **able) for kind in KINDS]}
         yield make(config, environ={"FAR_KEY": KEY}).start()
@@ -237,3 +238,32 @@ def test_a_v1_request_needs_nothing_that_a_kind_does_not_have(daemon, engine):
     assert not {"temperature", "top_p", "top_k"} & sent.keys()
     [refusal] = daemon.ask(model="anthropic", max_tokens=20, seed=7)
     assert refusal["message"].endswith('seed: backend "anthropic" cannot do this')
+
+
+PICTURE: Final = {
+    "kind": "image",
+    "id": "i",
+    "width": 1,
+    "height": 1,
+    "bytes": base64.b64encode(b"\xff\x00\x80").decode(),
+}
+
+
+def test_a_picture_is_sent_as_a_file_where_it_stands(daemon, engine):
+    parts = [
+        {"type": "image", "attachment_id": "i"},
+        {"type": "text", "text": "What is this?"},
+    ]
+    message = {"role": "user", "content": parts}
+    pictures = {
+        "ollama": lambda body: body["messages"][0]["images"][0],
+        "anthropic": lambda body: body["messages"][0]["content"][0]["source"]["data"],
+        "gemini": lambda body: body["contents"][0]["parts"][0]["inlineData"]["data"],
+    }
+    for kind, picture in pictures.items():
+        engine.script = sends(recorded(kind, "text"))
+        asked = blocks(id=kind, model=kind, messages=[message], attachments=[PICTURE])
+        with daemon.connect("infer.v2.sock") as connection:
+            assert connection.ask(asked)[-1]["type"] == "done"
+        sent = base64.b64decode(picture(json.loads(engine.requests[-1][1])))
+        assert sent.startswith(b"\x89PNG\r\n")
