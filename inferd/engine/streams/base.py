@@ -41,6 +41,7 @@ class AnswerStream(ABC, Generic[E]):
     def __init__(self, results: ResultQueue[JobMessage]) -> None:
         self._results = results
         self._is_over = False
+        self._failure: Exception | None = None
         self.n_tokens = 0
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
@@ -59,6 +60,7 @@ class AnswerStream(ABC, Generic[E]):
             raise StopAsyncIteration
         events: list[E] = []
         while not events:
+            self._check()
             events += self._convert(await self._results.get_all())
         return events
 
@@ -66,18 +68,28 @@ class AnswerStream(ABC, Generic[E]):
         """Have a function called with the events as their results come; see ``EventStream``."""
 
         def take(results: list[JobMessage]) -> bool:
-            return send(self._convert(results)) and not self._is_over
+            is_sent = send(self._convert(results))
+            if is_sent:
+                self._check()
+            return is_sent and not self._is_over
 
+        self._check()
         if not self._is_over:
             await self._results.pass_to(take)
         return not self._is_over
+
+    def _check(self) -> None:
+        """Raise the failure that followed the results which were taken last."""
+        if self._failure is not None:
+            raise self._failure
 
     def _convert(self, results: Iterable[JobMessage]) -> Iterator[E]:
         for result in results:
             if self._is_over:  # a stop string may end the answer before its last result
                 break
-            if isinstance(result, Failed):
-                raise error_of(result)
+            if isinstance(result, Failed):  # what came with it is told first
+                self._failure = error_of(result)
+                break
             if isinstance(result, QueuePosition):
                 yield PausedPosition(result.position)
             else:

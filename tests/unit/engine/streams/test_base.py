@@ -73,6 +73,31 @@ async def test_a_failure_is_the_requests_doing_or_the_backends(
         await batches_of(stream)
 
 
+async def test_what_came_with_a_failure_is_told_before_it(autojump_clock):
+    failed = Failed(ticket=1, reason="tired")
+    _, stream = words(b"a", b"b", failed, b"c")
+    assert await anext(stream) == [Token("a"), Token("b")]
+    with pytest.raises(InternalError, match="tired"):
+        await anext(stream)
+    for is_sent in (True, False):
+        _, stream = words(b"a", failed)
+        sent: list[TokenEvent] = []
+
+        def send(
+            events: Iterable[TokenEvent],
+            sent: list[TokenEvent] = sent,
+            is_sent: bool = is_sent,  # noqa: FBT001  # of the loop
+        ) -> bool:
+            sent.extend(events)
+            return is_sent
+
+        if not is_sent:  # the client has to read on first
+            assert await stream.forward(send)
+        with pytest.raises(InternalError, match="tired"):
+            await stream.forward(send)
+        assert sent == [Token("a")]
+
+
 async def test_a_death_is_raised_after_earlier_results(autojump_clock):
     results, stream = words(b"a")
     results.fail(WorkerDiedError("gone"))
