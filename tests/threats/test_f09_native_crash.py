@@ -11,7 +11,9 @@ from tests.fakes.source import imports, modules
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 
 NATIVE = {"llama_cpp", "numpy", "pywhispercpp"}
-ALLOWED = ("worker/llama/", "worker/whisper/", "models/convert/")
+OF_CALLERS = "client/core/vectors.py"
+"""Gives a caller of the client library arrays, in the caller's own process."""
+ALLOWED = ("worker/llama/", "worker/whisper/", "models/convert/", OF_CALLERS)
 """What runs in a process of its own: the worker, and the converter of models."""
 
 
