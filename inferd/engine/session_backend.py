@@ -29,6 +29,7 @@ from inferd.backend.job import (
     needs_compile,
 )
 from inferd.dialects.families.generic import GENERIC
+from inferd.dialects.families.remote import REMOTE
 from inferd.dialects.registry import DIALECTS
 from inferd.engine.channel.demultiplexer import JobMessage, WorkerDiedError
 from inferd.engine.channel.result_queue import ResultQueue
@@ -242,7 +243,8 @@ class SessionBackend(Backend):
     ) -> AsyncIterator[EventStream[TokenEventV2]]:
         """Run a prepared job; reasoning and tool calls are separated from text."""
         async with self._running(prepared) as results:
-            dialect = DIALECTS.get(self.capabilities.dialect, GENERIC)
+            known = DIALECTS.get(self.capabilities.dialect, GENERIC)
+            dialect = REMOTE if self.capabilities.remote else known
             yield BlockStream(results, prepared, dialect)
 
     @asynccontextmanager

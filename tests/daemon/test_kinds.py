@@ -224,7 +224,8 @@ def test_the_daemon_as_it_comes_has_neither_kind(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [ECHO]})
     assert daemon.refusal() == (
         f"error: {daemon.config_file}: backend[0].kind = 'echo': "
-        "expected one of anthropic, gemini, llamacpp, mock, ollama, openai, whispercpp"
+        "expected one of anthropic, gemini, llamacpp, mock, ollama, openai, "
+        "whisper-server, whispercpp"
     )
 
 

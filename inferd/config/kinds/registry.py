@@ -10,6 +10,7 @@ from inferd.config.kinds.llamacpp import LLAMACPP
 from inferd.config.kinds.mock import MOCK
 from inferd.config.kinds.ollama import OLLAMA
 from inferd.config.kinds.openai import OPENAI
+from inferd.config.kinds.whisper_server import WHISPER_SERVER
 from inferd.config.kinds.whispercpp import WHISPERCPP
 from inferd.config.settings import BackendSettings
 
@@ -63,6 +64,6 @@ MODELLESS: Final = MOCK
 """A kind whose worker needs no model, to try the sandbox with."""
 
 KINDS: Final = KindRegistry(
-    [LLAMACPP, WHISPERCPP, OPENAI, OLLAMA, ANTHROPIC, GEMINI, MOCK],
+    [LLAMACPP, WHISPERCPP, OPENAI, OLLAMA, ANTHROPIC, GEMINI, WHISPER_SERVER, MOCK],
     default=DEFAULT.settings(name="chat"),
 )

@@ -194,6 +194,38 @@ class TaggedStringTracker(StringTracker):
         return at
 
 
+class JsonOrTaggedStringTracker(StringTracker):
+    """Tracker of strings in calls of either syntax, which their first character tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun = ""
+        self._tracker: StringTracker | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the text so far ends in a string."""
+        return self._tracker is not None and self._tracker.is_open
+
+    def skip_marker(self, marker: str) -> None:
+        """Record that a marker follows that is part of the open string."""
+        if self._tracker is not None:
+            self._tracker.skip_marker(marker)
+
+    def _read(self, text: str) -> None:
+        if self._tracker is None:
+            text, self._begun = self._begun + text, ""
+            first = text.lstrip()[:1]
+            if not first:
+                self._begun = text
+                return
+            self._tracker = (
+                TaggedStringTracker() if first == "<" else JsonStringTracker()
+            )
+        self._tracker.feed(text)
+        self.missed = self._tracker.missed
+
+
 class QuotedStringTracker(StringTracker):
     """Tracker of strings between multi-character quotes, without escapes."""
 

@@ -153,21 +153,24 @@ def _recognises(_architecture: str, template: str) -> bool:
     )
 
 
+BARE_CALLS: Final = Region(
+    holds="calls",
+    begins=tuple(f"{{{gap}{key}" for gap, key in product(_GAPS, _KEYS)),
+    only_first=True,
+    keeps_begin=True,
+    read=_read,
+    read_cut=read_cut_calls,
+    classify=_classify,
+)
+"""Calls that begin with no marker, as JSON at the beginning of an answer."""
+
 LLAMA3: Final = Dialect(
     name="llama3",
     regions=(
         Region(
             holds="calls", begins=(_PYTHON_TAG,), read=_read, read_cut=read_cut_calls
         ),
-        Region(
-            holds="calls",
-            begins=tuple(f"{{{gap}{key}" for gap, key in product(_GAPS, _KEYS)),
-            only_first=True,
-            keeps_begin=True,
-            read=_read,
-            read_cut=read_cut_calls,
-            classify=_classify,
-        ),
+        BARE_CALLS,
     ),
     render=_render,
     write_calls=_write_calls,

@@ -139,6 +139,16 @@ def _recognises(architecture: str, template: str) -> bool:
     return all(each in template for each in parts)
 
 
+UNMARKED_CALLS: Final = Region(
+    holds="calls",
+    begins=(BEGIN,),
+    ends=(END,),
+    read=read_calls,
+    string_tracker=TaggedStringTracker,
+    keeps_begin=True,
+)
+"""Calls without ``<tool_call>``, which the model sometimes omits."""
+
 QWEN3_CODER: Final = Dialect(
     name="qwen3-coder",
     regions=(
@@ -150,15 +160,7 @@ QWEN3_CODER: Final = Dialect(
             read=read_calls,
             string_tracker=TaggedStringTracker,
         ),
-        # The model sometimes omits <tool_call>.
-        Region(
-            holds="calls",
-            begins=(BEGIN,),
-            ends=(END,),
-            read=read_calls,
-            string_tracker=TaggedStringTracker,
-            keeps_begin=True,
-        ),
+        UNMARKED_CALLS,
     ),
     render=_render,
     write_calls=write_calls,

@@ -22,7 +22,7 @@ import msgspec
 
 from inferd.backend.events import Text, Thinking, ToolUse
 from inferd.backend.job import GenerateJob, Sampling, Structure, ToolSpec, Turn
-from inferd.dialects.registry import DIALECTS
+from inferd.dialects.families.remote import REMOTE
 from inferd.ipc.worker import Overflow
 from inferd.output.parser import BlockParser, merge_deltas
 from inferd.output.stops import StopMatcher
@@ -181,7 +181,7 @@ def _said(job: GenerateJob, pieces: Iterable[Piece]) -> tuple[list[Said], str | 
     """Parse pieces as the daemon does."""
     texts = (each.piece if isinstance(each, TokenPiece) else each for each in pieces)
     parser = BlockParser(
-        DIALECTS["generic"].regions,
+        REMOTE.regions,
         job.tools,
         calls_tools=job.may_call,
         is_structured=job.has_structured_text,

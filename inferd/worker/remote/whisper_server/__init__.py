@@ -1,0 +1,1 @@
+"""The kind ``whisper-server``: ``/inference`` of whisper.cpp's server."""
