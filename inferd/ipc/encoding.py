@@ -49,10 +49,8 @@ _FROM_PREPARER: msgspec.msgpack.Decoder[FromPreparer] = msgspec.msgpack.Decoder(
 
 def encode(message: ToWorker | FromWorker | ToPreparer | FromPreparer) -> bytes:
     """Encode one message with its length."""
-    buffer = bytearray(LENGTH_BYTES)
-    _ENCODER.encode_into(message, buffer, LENGTH_BYTES)
-    buffer[:LENGTH_BYTES] = _length(len(buffer) - LENGTH_BYTES)
-    return bytes(buffer)
+    payload = _ENCODER.encode(message)
+    return _length(len(payload)) + payload
 
 
 def _length(n_bytes: int) -> bytes:

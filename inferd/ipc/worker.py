@@ -246,7 +246,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     """Whether the requested structure is complete; ``None`` if none was requested."""
 
 
-class Step(Struct, frozen=True, kw_only=True, tag=True):
+class Step(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """The results of one decode step for all its sequences."""
 
     started: BoundedList[Started] = []

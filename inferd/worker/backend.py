@@ -210,7 +210,7 @@ class WorkerBackend(ABC):
 
     @property
     def leaves_cores(self) -> bool:
-        """Whether steps leave cores to the other threads of this process."""
+        """Whether steps leave cores to the other threads; constant once it is loaded."""
         return False
 
     def append_audio(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:  # noqa: B027  # optional: for those that take audio

@@ -40,6 +40,7 @@ from inferd.worker.backend import (
     PreparedJob,
     PromptOverflowError,
     RefusedError,
+    StepOutcome,
     WorkerBackend,
 )
 from inferd.worker.channel import ReceivedMessage, WorkerChannel, close_fds
@@ -274,18 +275,21 @@ class Runtime:
     # --- the decoding thread ----------------------------------------------------
 
     def _decode_all(self, backend: WorkerBackend) -> None:
+        beside = backend.leaves_cores
         while True:
-            self._run_commands(backend)
+            is_busy = backend.is_busy
+            if not (is_busy and self._commands.empty()):
+                self._run_commands(backend)
+                is_busy = backend.is_busy
+            outcomes: list[StepOutcome | Heartbeat] = []
+            if is_busy:
+                outcomes += [each for each in backend.step() if each != _NOTHING]
             now = time.monotonic()
-            if backend.is_busy:
-                outcomes = [each for each in backend.step() if each != _NOTHING]
-                now = time.monotonic()
-                if outcomes:
-                    self._sent_at = now
-                    self._sender.send(outcomes, beside=backend.leaves_cores)
-            if now - self._sent_at >= self._heartbeat_s:
+            if not outcomes and now - self._sent_at >= self._heartbeat_s:
+                outcomes.append(Heartbeat())
+            if outcomes:
                 self._sent_at = now
-                self._sender.send([Heartbeat()], beside=backend.leaves_cores)
+                self._sender.send(outcomes, beside=beside)
 
     def _run_commands(self, backend: WorkerBackend) -> None:
         """Run queued commands; when idle, wait up to a heartbeat for the first."""

@@ -75,6 +75,7 @@ class LlamaBackend(WorkerBackend):
         self._governor = ThreadGovernor(n_cores=n_cores, max_threads=max_threads)
         self._has_spare_cores = max_threads < n_cores
         self._cpu_load = CpuLoadMeter()
+        self._n_busy = -1  # the first step sets the number of threads
 
     def verify(self, report: LoadReporter) -> None:
         """Compare the digests that are configured.
@@ -224,14 +225,14 @@ class LlamaBackend(WorkerBackend):
 
     def step(self) -> list[StepOutcome]:
         """Advance every running job, on the cores that other processes leave free."""
-        if cpu_load := self._cpu_load.measure():
-            self._governor.observe(cpu_load)
-        self._engine.use_threads(self._governor.threads(self._n_busy))
+        n_busy = self._engine.n_busy_cores
+        cpu_load = self._cpu_load.measure()
+        if cpu_load or n_busy != self._n_busy:
+            self._n_busy = n_busy
+            if cpu_load:
+                self._governor.observe(cpu_load)
+            self._engine.use_threads(self._governor.threads(n_busy))
         return self._runner.step()
-
-    @property
-    def _n_busy(self) -> int:
-        return self._engine.n_busy_cores if isinstance(self._engine, Generator) else 0
 
     def interrupt(self, ticket: int) -> None:
         """Abort the current step if a prompt or audio of this job makes it long.

@@ -67,6 +67,11 @@ class Encoder:
         """Whether a job runs, or a pause is still to be reported."""
         return bool(self._running or self._pause_reports)
 
+    @property
+    def n_busy_cores(self) -> int:
+        """Cores that background work uses beside decoding: none."""
+        return 0
+
     def use_threads(self, n_threads: int) -> None:
         """Compute with this many threads from the next batch on."""
         self._context.use_threads(n_threads)

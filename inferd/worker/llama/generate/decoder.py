@@ -64,7 +64,7 @@ class BatchDecoder:
         self._batch = Batch(PREFILL_CHUNK_TOKENS)
         self._chunk_sizer = ChunkSizer(PREFILL_CHUNK_TOKENS)
         self._running: dict[int, RunningSequence] = {}
-        self._rows: list[BatchRow] = []  # of the last batch, if it was decoded
+        self._rows: list[BatchRow] = []  # of the last batch, if the next has the same
         self._reading: list[BatchRow] = []  # those of the batch that prefill
         self._prefilling: frozenset[int] = frozenset()
         self._started: list[Started] = []
@@ -83,6 +83,7 @@ class BatchDecoder:
             ticket, assignment.slot, prepared, n_reused=assignment.n_reused
         )
         self._running[ticket] = sequence
+        self._rows = []
         if self._media_prefill:
             self._media_prefill.begin(sequence)
         self._started.append(
@@ -98,6 +99,7 @@ class BatchDecoder:
         """Resume a paused sequence, unless it was dropped."""
         if sequence := self._slots.resume(ticket, self._running.values()):
             self._running[ticket] = sequence
+            self._rows = []
             if self._media_prefill:
                 self._media_prefill.begin(sequence)
 
@@ -134,6 +136,8 @@ class BatchDecoder:
         Raises:
             DecodeError: the library failed; the process should end.
         """
+        if self._rows and not self._to_pause:
+            return self._go_on()
         paused = self._pause_all() if self._to_pause else []
         self._chunk_sizer.is_awaited = bool(paused)
         ends: list[Ended | Failed] = [
@@ -144,22 +148,50 @@ class BatchDecoder:
         self._drop_ended(ends)
         output = StepOutput()
         n_read = self._prefill_media(output, ends)
-        rows, self._rows = self._fill(), []
+        rows = self._fill()
         if rows and self._decode(rows):
             self._rows = rows
             if self._reading:
                 n_read += self._count_read(output)
             ends += self._advance_all(rows, output)
+        if self._is_steady():
+            self._reading = []  # of what was read, nothing is asked again
+        else:
+            self._rows = []
         if self._media_prefill and self._running and not (rows or n_read or ends):
             n_read = int(self._media_prefill.wait())
         started, self._started = self._started, []
         step = output.to_message(started, ends, n_read)
         return [*paused, step, *(end for end in ends if isinstance(end, Failed))]
 
+    def _go_on(self) -> list[StepOutcome]:
+        """Decode the next token of each answer of the last batch.
+
+        A plan would give the same rows, and takes longer than sampling does.
+        """
+        rows, self._rows = self._rows, []
+        self._batch.advance([row.sequence.tokens[-1] for row in rows])
+        output = StepOutput()
+        ends: list[Ended | Failed] = []
+        if self._decode(rows):
+            self._rows = rows
+            ends = self._advance_all(rows, output)
+        step = output.to_message([], ends, 0)
+        return [step, *(end for end in ends if isinstance(end, Failed))]
+
+    def _is_steady(self) -> bool:
+        """Tell whether the next batch has one more token for each row of the last."""
+        return (
+            not self._speculation
+            and len(self._rows) == len(self._running)
+            and all(row.is_plain and row.sequence.is_plain for row in self._rows)
+        )
+
     def _pause_all(self) -> list[Paused]:
         """Pause the sequences that were asked to pause and have advanced since."""
         paused = [each for each in self._to_pause if self._running[each].has_advanced]
         for ticket in paused:
+            self._rows = []
             self._to_pause.discard(ticket)
             self._slots.pause(self._running.pop(ticket))
             if self._speculation:
@@ -200,10 +232,7 @@ class BatchDecoder:
 
     def _fill(self) -> list[BatchRow]:
         """Plan a step and fill the batch, in the order of slots: see ``LlamaContext``."""
-        if (tokens := self._next_tokens()) is not None:
-            self._batch.advance(tokens)
-            self._reading = []
-            return self._rows
+        self._rows = []
         reading = [each for each in self._running.values() if each.span is None]
         reading = self._throttle.select(reading)
         if self._speculation:
@@ -220,22 +249,6 @@ class BatchDecoder:
             row.sequence.ticket for row in self._reading if may_be_interrupted
         )
         return rows
-
-    def _next_tokens(self) -> list[int] | None:
-        """Return a token for each row of the last batch, if they are all of the next.
-
-        Then a plan would have the same rows; it takes longer than sampling does.
-        """
-        if self._speculation or not self._rows or len(self._rows) != len(self._running):
-            return None
-        tokens: list[int] = []
-        for row in self._rows:
-            sequence = row.sequence
-            is_running = self._running.get(sequence.ticket) is sequence
-            if not (is_running and row.is_plain and sequence.is_plain):
-                return None
-            tokens.append(sequence.tokens[-1])
-        return tokens
 
     def _add(self, row: BatchRow) -> None:
         sequence = row.sequence
@@ -305,13 +318,16 @@ class BatchDecoder:
                 ends.append(end)
         if has_nan:
             ends = self._clear_cache(ends)
-        self._drop_ended(ends)
+        if ends:
+            self._drop_ended(ends)
         return ends
 
     def _advance(self, row: BatchRow, output: StepOutput) -> Ended | Failed | None:
         sequence = row.sequence
         if sequence.job.prefill_only:
             return ended(sequence, "end")
+        if not row.drafts:
+            return self._token_writer.advance(row, output)
         n_before = sequence.n_cached
         end = self._token_writer.advance(row, output)
         n_true = sequence.n_cached - n_before

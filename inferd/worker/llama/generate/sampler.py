@@ -28,17 +28,17 @@ vocabularies of 49,000 to 262,000 tokens."""
 def top_k_candidates(
     scores: npt.NDArray[np.float32], n_wanted: int
 ) -> npt.NDArray[np.intp] | None:
-    """Return a superset of the ``n_wanted`` tokens with the highest scores, unordered.
+    """Return a superset of the ``n_wanted`` tokens with the highest scores, in order.
 
-    None of them scores less than the best tokens of ``n_wanted`` blocks. NaN counts as the
-    highest score, so that it is not overlooked.
+    None of them scores less than the best tokens of ``n_wanted`` blocks, and none is
+    impossible. NaN counts as the highest score, so that it is not overlooked.
 
     Args:
         scores: ``(n_vocab,)``.
         n_wanted: at least 1.
 
     Returns:
-        Token ids; ``None`` if they would not be much fewer than all.
+        Token ids; ``None`` if there would be none, or not much fewer than all.
     """
     n_blocks = len(scores) // BLOCK_TOKENS
     if n_blocks <= 2 * n_wanted:
@@ -46,14 +46,14 @@ def top_k_candidates(
     n_blocked = n_blocks * BLOCK_TOKENS
     # A block is a column, so that the maximum runs over whole rows at once.
     tops = scores[:n_blocked].reshape(BLOCK_TOKENS, n_blocks).max(axis=0)
-    blocks = np.argpartition(tops, -n_wanted)[-n_wanted:]
-    found = blocks + np.arange(0, n_blocked, n_blocks)[:, np.newaxis]
-    tokens = np.concatenate([found.ravel(), np.arange(n_blocked, len(scores))])
-    is_less = scores[tokens] < tops[blocks[0]]
-    result: npt.NDArray[np.intp] = tokens[~is_less]  # NaN is not less
-    return result
+    tops.partition(n_blocks - n_wanted)
+    is_less = scores < max(tops[n_blocks - n_wanted], _LEAST)
+    result: npt.NDArray[np.intp] = np.logical_not(is_less, out=is_less).nonzero()[0]
+    return result if len(result) else None
 
 
+_LEAST: Final = np.finfo(np.float32).min
+"""The lowest score of a possible token."""
 _MIN_KEEP: Final = 1
 _FEW_TOKENS: Final = 256
 """Candidates for which memory is reserved at first: usually some more than top-k."""

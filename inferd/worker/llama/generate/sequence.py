@@ -75,6 +75,9 @@ class RunningSequence:
         self.prepared = prepared
         self.job = prepared.job
         self.tokens = list(prepared.tokens)
+        self._n_prompt = len(prepared.tokens)
+        self.n_most = self._n_prompt + prepared.max_tokens
+        """Tokens that prompt and answer may have together."""
         self.n_reused = n_reused
         """Prompt tokens that were taken from the prefix cache."""
         self.n_cached = n_reused
@@ -90,7 +93,7 @@ class RunningSequence:
     @property
     def n_written(self) -> int:
         """Tokens of the answer so far."""
-        return len(self.tokens) - len(self.prepared.tokens)
+        return len(self.tokens) - self._n_prompt
 
     @property
     def n_draftable(self) -> int:
@@ -115,7 +118,7 @@ class RunningSequence:
     @property
     def is_prefilling(self) -> bool:
         """Whether its prompt is not decoded yet."""
-        return self.n_cached < len(self.prepared.tokens)
+        return self.n_cached < self._n_prompt
 
     @property
     def reports_progress(self) -> bool:

@@ -75,7 +75,10 @@ class TokenWriter:
         """
         sequence = row.sequence
         if not sequence.prepared.sampler.is_constrained:
-            return self._choose_all(row, output)
+            if row.drafts:
+                return self._choose_all(row, output)
+            token, logprob = self._choose(sequence, row.logits_row)
+            return self._write(sequence, token, output, logprob)
         began_at = time.thread_time()
         try:
             return self._choose_all(row, output)
@@ -134,7 +137,8 @@ class TokenWriter:
         if n_alternatives := sequence.job.n_alternatives:
             logprobs = log_probabilities(self._logits(row))
         token = sampler.choose(self._context, row, n_written=sequence.n_written)
-        if not math.isfinite(self._logits(row)[token]):  # NaN spreads to all logits
+        logits = self._context.logits(row, self._model.n_vocab)
+        if not math.isfinite(logits[token]):  # NaN spreads to all logits
             raise NotANumberError
         if logprobs is None or self._is_end(sequence, token):
             return token, None
@@ -151,16 +155,17 @@ class TokenWriter:
 
         A log probability is sent only with its piece: the daemon pairs the two by order.
         """
-        if self._is_end(sequence, token):
-            is_stop = _is_stop(sequence, token)
+        is_stop = sequence.job.stop_token_ids and _is_stop(sequence, token)
+        if is_stop or self._model.is_end(token):
             return ended(sequence, "end", stop_token=token if is_stop else None)
         sampler = sequence.prepared.sampler
-        sampler.accept(token)
+        if sampler.is_constrained:
+            sampler.accept(token)
         sequence.tokens.append(token)
         if logprob is not None:
             output.logprobs.append((sequence.ticket, logprob))
         output.pieces.append((sequence.ticket, self._model.piece(token)))
-        if sequence.n_written < sequence.prepared.max_tokens:
+        if len(sequence.tokens) < sequence.n_most:
             return None
         return ended(sequence, "end" if sampler.is_finished else "length")
 

@@ -14,17 +14,13 @@ class BackgroundValue(Generic[T]):
         self._make = make
         self._values: list[T] = []
         self._failure: BaseException | None = None
-        self._is_started = False
-        self._is_done = threading.Event()
-
-    @property
-    def is_running(self) -> bool:
+        self.is_running = False
         """Whether the thread is computing."""
-        return self._is_started and not self._is_done.is_set()
+        self._is_done = threading.Event()
 
     def start(self) -> None:
         """Start the thread; called once."""
-        self._is_started = True
+        self.is_running = True
         threading.Thread(target=self._run, name="background-value", daemon=True).start()
 
     def get(self) -> T:
@@ -44,4 +40,5 @@ class BackgroundValue(Generic[T]):
         except BaseException as error:  # noqa: BLE001  # raised by ``get``
             self._failure = error
         finally:
+            self.is_running = False
             self._is_done.set()

@@ -31,6 +31,7 @@ def with_drafts(backend, asked, tokens, *, wrong_every=0, at_once=4):
             ]
         return Lookahead([], drafts)
 
+    prepared.sampler.is_constrained = True
     prepared.sampler.lookahead = ahead
     prepared.sampler.accept = sequence.append
     backend.start(1, prepared)

@@ -50,3 +50,12 @@ def test_nan_is_found():
     found = top_k_candidates(scores, 1)
     assert found is not None
     assert 777 in found
+
+
+def test_impossible_tokens_are_not_found():
+    scores = np.full(100 * BLOCK_TOKENS, -np.inf, np.float32)
+    assert top_k_candidates(scores, 40) is None
+    scores[[5, 70, 6000]] = 0.5
+    found = top_k_candidates(scores, 40)
+    assert found is not None
+    assert found.tolist() == [5, 70, 6000]
