@@ -3,7 +3,8 @@
 import hashlib
 import io
 import os
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,12 +14,15 @@ import trio
 from inferd.backend.capabilities import AcceleratorInfo, BackendCapabilities
 from inferd.backend.interface import StartFailedError
 from inferd.config.find_model import pull_command
-from inferd.config.kinds.kind import Credential, InDaemon, RequiredFile
+from inferd.config.kinds.kind import Credential, InDaemon, InWorker, RequiredFile
+from inferd.config.kinds.registry import KindRegistry
+from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.settings import BackendSettings, LimitSettings
-from inferd.doctor.check import Finding, Verdict, failed, ok, warning
+from inferd.doctor.check import Check, Finding, Verdict, failed, ok, warning
 from inferd.doctor.machine import reinstall_hint
 from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.in_daemon import make_in_daemon
+from inferd.engine.supervisor.keys import CREDENTIALS_VARIABLE
 from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load
@@ -212,9 +216,8 @@ def check_worker(
     async def grant(demand: MemoryDemand) -> MemoryShare:
         return share(demand)
 
-    start = WorkerStart(
-        program, Load(settings=settings, n_slots=1), credential=credential
-    )
+    load = Load(settings=settings, n_slots=1)
+    start = WorkerStart(program, load, credential=credential)
     attempt = partial(trial_load, start, grant, silence_s=limits.load_silence_s)
     try:
         loaded, _, crashed = trio.run(attempt)
@@ -227,6 +230,82 @@ def check_worker(
     if crashed:
         return warning(f"{', '.join(crashed)} crashed and is not used; {detail}")
     return ok(detail)
+
+
+def check_remote(
+    program: str,
+    settings: BackendSettings,
+    limits: LimitSettings,
+    credential: Credential | None,
+) -> Finding:
+    """Check that a remote answers and has the model: its list of models is asked for.
+
+    Name resolution, connection, TLS and key are those of the worker that serves it.
+
+    Args:
+        program: of the worker.
+        settings: of the backend.
+        limits: with the timeout.
+        credential: the key that the worker gets.
+    """
+
+    async def grant(_: MemoryDemand) -> MemoryShare:
+        raise AssertionError  # such a worker demands no memory
+
+    load = Load(settings=settings, n_slots=1, asks_remote=True)
+    start = WorkerStart(program, load, credential=credential)
+    attempt = partial(trial_load, start, grant, silence_s=limits.load_silence_s)
+    try:
+        loaded, _, _ = trio.run(attempt)
+    except SessionEndedError as error:
+        return failed(str(error))
+    return ok(loaded.library)
+
+
+def check_key_file(path: Path) -> Finding:
+    """Check that the file of a key can be read, and not by everybody."""
+    try:
+        status = path.stat()
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        return failed(f"{path}: {error.strerror}", "set api_key_credential")
+    if status.st_mode & stat.S_IRWXO:
+        mode = stat.S_IMODE(status.st_mode)
+        text = f"{path}: everybody may access the key (mode {mode:04o})"
+        return warning(text, f"chmod o= {path}")
+    return ok(f"{path}: readable, and not by everybody")
+
+
+def remote_checks(
+    settings: BackendSettings,
+    kinds: KindRegistry,
+    limits: LimitSettings,
+    *,
+    asks: bool,
+) -> Iterator[Check]:
+    """Yield the checks of an engine elsewhere; none of another backend.
+
+    Args:
+        settings: of the backend.
+        kinds: the kinds of backends.
+        limits: with the timeout.
+        asks: whether to connect to it.
+    """
+    served_by = kinds.of(settings).served_by
+    if not (isinstance(settings, RemoteSettings) and isinstance(served_by, InWorker)):
+        return
+    name, credential = settings.name, settings.api_key_credential
+    directory = os.environ.get(CREDENTIALS_VARIABLE)
+    if credential is not None and directory is not None:
+        path = Path(directory) / credential
+        yield Check(f"key[{name}]", partial(check_key_file, path))
+    if asks:
+        attempt = partial(
+            check_remote,
+            *(served_by.program, settings, limits, served_by.credential(settings)),
+        )
+        yield Check(f"remote[{name}]", attempt, [f"worker[{name}]"])
 
 
 class _NoObserver:

@@ -28,6 +28,7 @@ from inferd.doctor.backend import (
     check_in_daemon,
     check_worker,
     model_hint,
+    remote_checks,
 )
 from inferd.doctor.check import Check, Finding, Verdict, failed
 from inferd.doctor.configuration import read_configuration
@@ -102,6 +103,8 @@ def all_checks(
     file: Path | None,
     kinds: KindRegistry = KINDS,
     service: SystemdService | None = None,
+    *,
+    asks_remotes: bool = False,
 ) -> Iterator[Check]:
     """Yield every check of a daemon; those that need the configuration if it can be read.
 
@@ -110,6 +113,7 @@ def all_checks(
         kinds: the kinds of backends.
         service: whose daemon is checked, with the variables of its environment; ``None``
             for this user's daemon.
+        asks_remotes: whether to connect to remote engines.
     """
     yield Check("python", check_python)
     yield Check("packages", check_packages)
@@ -127,6 +131,8 @@ def all_checks(
     yield Check("config", lambda: finding)
     if config is not None:
         yield from _Checks(config, kinds, service, state).all()
+        for each in config.backend:
+            yield from remote_checks(each, kinds, config.limits, asks=asks_remotes)
 
 
 def services_checks() -> Iterator[Check]:
@@ -359,9 +365,7 @@ class _Checks:
         self, served_by: InWorker[BackendSettings], settings: BackendSettings
     ) -> Finding:
         return check_worker(
-            served_by.program,
-            settings,
-            self._config.limits,
+            *(served_by.program, settings, self._config.limits),
             partial(self._forecast.share, settings.name),
             served_by.credential(settings),
         )

@@ -38,6 +38,9 @@ class _LoadOptions(Struct, frozen=True, kw_only=True):
     """Variants of the library's CPU code that are not to be used again."""
     is_outline: bool = False
     """Whether to read headers alone: ``Loaded`` says what the model can do, then it exits."""
+    asks_remote: bool = False
+    """Whether to ask a remote engine for the names of its models alone: ``Loaded`` says that
+    the configured one is among them, then it exits."""
 
 
 class Load(_LoadOptions, frozen=True, kw_only=True, tag=True):

@@ -52,7 +52,9 @@ def test_a_used_up_budget_refuses_over_a_restart_and_others_are_routed_on(
         assert daemon.ask(max_tokens=20)[-1]["backend"] == "far"
         assert daemon.stop() == 0
         found = json.loads(kept.read_text())["far"]
-        assert (found["requests"], found["tokens"]) == (1, 9)
+        assert (
+            found["tokens"] == 9
+        )  # a minute may have ended since, so not its requests
 
 
 @pytest.mark.slow

@@ -45,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, metavar="FILE", help="the TOML configuration to check"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--remote",
+        action="store_true",
+        help="connect to remote engines, with their keys, and ask for their models",
+    )
     target = parser.add_mutually_exclusive_group()
     target.add_argument(
         "--system",
@@ -66,7 +71,9 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
     with ExitStack() as stack:
         if service is not None:
             stack.enter_context(environment_of(service, unit_state(service)))
-        checks = [*all_checks(arguments.config, kinds, service)]
+        checks = [
+            *all_checks(arguments.config, kinds, service, asks_remotes=arguments.remote)
+        ]
         if service is None and arguments.config is None:
             checks += services_checks()
         return _report(checks, as_json=arguments.json)

@@ -107,3 +107,6 @@ TRIAL_S: Final = 1.0
 
 HIGHEST_DAY_TOKENS: Final = 2**53
 """Highest budget of a day, in tokens: the largest that JSON's readers keep exactly."""
+
+TRIAL_ANSWER_S: Final = 15.0
+"""Seconds in which a remote must have told ``inferd doctor --remote`` its models."""

@@ -127,6 +127,15 @@ class Counting(Generic[S_contra]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RemoteModels:
+    """How a remote tells which models it has."""
+
+    request: RemoteRequest
+    read: Callable[[bytes], Sequence[str]]
+    """Reads the names of a document; raises ``RemoteError`` for what is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RemoteApi(Generic[S_contra]):
     """An API of remote engines; what it does not have is ``None``."""
 
@@ -142,6 +151,7 @@ class RemoteApi(Generic[S_contra]):
     embed: Whole[S_contra, EmbedJob] | None = None
     rerank: Whole[S_contra, RerankJob] | None = None
     transcribe: Whole[S_contra, TranscribeJob] | None = None
+    models: RemoteModels | None = None
 
 
 def bearer(key: str) -> Mapping[str, str]:

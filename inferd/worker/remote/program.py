@@ -4,12 +4,14 @@ import os
 import socket
 import ssl
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import Final, NamedTuple, TypeVar
 
 import trio
+from msgspec.structs import replace
 
 from inferd.config.kinds.kind import BackendKind, InWorker
 from inferd.config.kinds.remote import RemoteSettings
@@ -39,6 +41,17 @@ class _Http(NamedTuple):
 
     service: ModuleType
     exchange: ModuleType
+    trial: ModuleType
+
+
+class _Connectable(NamedTuple):
+    """What a worker needs to ask its remote."""
+
+    key: str
+    http: _Http
+    port: int
+    connect: Callable[[], object]
+    """Makes its ``RemoteConnections``."""
 
 
 def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
@@ -65,39 +78,66 @@ def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
                 settings = decode_settings(load, kind.settings)
             case _:
                 return EXIT_BUG
-        loaded = Loaded(
-            capabilities=api.capabilities(settings),
-            library=f"{api.name} at {parse_address(settings.base_url, settings.default_path)}",
-            marker_tokens=MARKERS,
-        )
-        if load.is_outline:
-            channel.send(loaded)
-            return 0
         try:
-            key = _read_key(kind, settings)
-            http = _import_http(kind)
-            remote, tls = _prepare(settings)
+            ready = _load(channel, load, api, kind, settings)
         except LoadError as error:
             channel.send(LoadFailed(reason=error.reason, detail=error.detail))
             return EXIT_LOAD_FAILED
-        channel.send(WorkerSandbox().enter_remote(remote.port))
-        channel.send(loaded)
-        sock.setblocking(False)  # noqa: FBT003  # socket's own signature
-        trio.run(
-            http.service.RemoteService(
-                *(AsyncChannel(sock, queue), settings, api),
-                partial(
-                    http.exchange.RemoteConnections,
-                    *(remote, settings),
-                    headers=api.headers(key),
-                    tls=tls,
-                    errors=api.errors,
-                ),
-                heartbeat_s=load.heartbeat_s,
-                key=key,
-            ).serve
-        )
+        if ready is not None:
+            sock.setblocking(False)  # noqa: FBT003  # socket's own signature
+            service = ready.http.service.RemoteService
+            asked = (AsyncChannel(sock, queue), settings, api, ready.connect)
+            trio.run(service(*asked, heartbeat_s=load.heartbeat_s, key=ready.key).serve)
     return 0
+
+
+def _load(
+    channel: WorkerChannel,
+    load: ReceivedLoad,
+    api: RemoteApi[S],
+    kind: BackendKind[S],
+    settings: S,
+) -> _Connectable | None:
+    """Enter the sandbox and report; ``None`` if the report was all that was asked for.
+
+    Raises:
+        LoadError: the remote could not be asked, or, where it was to be tried, does not answer.
+    """
+    loaded = Loaded(
+        capabilities=api.capabilities(settings),
+        library=f"{api.name} at {parse_address(settings.base_url, settings.default_path)}",
+        marker_tokens=MARKERS,
+    )
+    if load.is_outline:
+        channel.send(loaded)
+        return None
+    ready = _connectable(kind, api, settings)
+    channel.send(WorkerSandbox().enter_remote(ready.port))
+    if load.asks_remote:
+        told = ready.http.trial.ask(ready.connect, api, settings, ready.key)
+        channel.send(replace(loaded, library=told))
+        return None
+    channel.send(loaded)
+    return ready
+
+
+def _connectable(kind: BackendKind[S], api: RemoteApi[S], settings: S) -> _Connectable:
+    """Read and import what the sandbox does not let read, and resolve the remote's name once.
+
+    Raises:
+        LoadError: the key, an extra, the network or the certificates are missing.
+    """
+    key = _read_key(kind, settings)
+    http = _import_http(kind)
+    remote, tls = _prepare(settings)
+    connect = partial(
+        http.exchange.RemoteConnections,
+        *(remote, settings),
+        headers=api.headers(key),
+        tls=tls,
+        errors=api.errors,
+    )
+    return _Connectable(key, http, remote.port, connect)
 
 
 def _read_key(kind: BackendKind[S], settings: S) -> str:
@@ -142,13 +182,13 @@ def _import_http(kind: BackendKind[S]) -> _Http:
         LoadError: the extra is not installed.
     """
     try:
-        from inferd.worker.remote import service  # noqa: PLC0415  # an extra
+        from inferd.worker.remote import service, trial  # noqa: PLC0415  # an extra
         from inferd.worker.remote.http import exchange  # noqa: PLC0415  # an extra
     except ModuleNotFoundError as error:
         text = f"kind {kind.name} needs the package {error.name}"
         command = "pip install 'inferd[remote]'; in a checkout: make setup"
         raise LoadError(text, f"{text}: {command}") from error
-    return _Http(service, exchange)
+    return _Http(service, exchange, trial)
 
 
 def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | None]:

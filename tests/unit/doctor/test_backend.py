@@ -3,6 +3,7 @@ import os
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
@@ -17,6 +18,8 @@ from inferd.doctor.backend import (
     broken_hint,
     check_files,
     check_in_daemon,
+    check_key_file,
+    check_remote,
     check_worker,
 )
 from inferd.doctor.check import Finding, Verdict
@@ -24,6 +27,7 @@ from inferd.doctor.memory import Forecast
 from inferd.memory.plan import MemoryDemand, MemoryShare
 from tests.fakes.kinds.echo import EchoBackend
 from tests.fakes.kinds.records import ECHO, EchoSettings, ShoutSettings
+from tests.fakes.remote_engine import sends, serving, status
 from tests.fakes.starting import MOCK_PROGRAM, program_of
 from tests.unit.worker.whisper.models import write_model
 
@@ -209,6 +213,39 @@ def test_a_remote_is_not_asked_and_no_self_test_is_claimed():
 
 
 @pytest.mark.slow
+def test_a_remote_that_is_asked_has_the_model_or_says_what_it_has(tmp_path):
+    listed = [{"id": "far"}, {"id": "x" * 200}]
+    models = {"object": "list", "data": listed}
+    key = tmp_path / "key"
+    key.write_text("sk-secret")
+    key.chmod(0o644)
+    with serving() as engine:
+        settings = OpenAiSettings(name="r", base_url=engine.url, model="far")
+        engine.script = sends(status(200, models))
+        found = check_remote(program_of(settings), settings, LIMITS, None)
+        assert found.verdict is Verdict.OK
+        where = f"OpenAI's API at {engine.url}"
+        assert found.detail == f"{where} answers, and has the model far"
+        assert engine.requests[-1][0].startswith(b"GET /v1/models HTTP/1.1\r\n")
+        other = msgspec.structs.replace(settings, model="near")
+        found = check_remote(program_of(other), other, LIMITS, None)
+        assert found.verdict is Verdict.FAILED
+        assert "has no model near; the first of its 2: far, xxx" in found.detail
+        assert len(found.detail) < 400
+        engine.script = sends(status(401, {"error": {"message": "no"}}))
+        found = check_remote(program_of(settings), settings, LIMITS, None)
+        assert found.verdict is Verdict.FAILED
+        assert found.detail == "the remote refuses the key (HTTP 401)"
+    found = check_remote(program_of(settings), settings, LIMITS, None)
+    assert found.verdict is Verdict.FAILED
+    assert "cannot be reached" in found.detail
+    assert check_key_file(key).hint == f"chmod o= {key}"
+    key.chmod(0o600)
+    assert check_key_file(key).verdict is Verdict.OK
+    key.unlink()
+    assert check_key_file(key).verdict is Verdict.FAILED
+
+
 @pytest.mark.slow
 def test_a_model_that_writes_speech_down_is_tried_like_any_other(short_dir):
     path = write_model(short_dir / "small.bin")
@@ -221,6 +258,7 @@ def test_a_model_that_writes_speech_down_is_tried_like_any_other(short_dir):
     assert check_model(speech).verdict is Verdict.FAILED
 
 
+@pytest.mark.slow
 def test_a_worker_that_crashes_costs_itself_alone():
     settings = MockSettings(name="m", die_at_load=True, die_by="SIGSEGV")
     finding = check_worker(program_of(settings), settings, LIMITS, take_all)

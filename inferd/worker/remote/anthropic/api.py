@@ -13,6 +13,7 @@ from inferd.worker.remote.anthropic.errors import error_in_answer, error_of_stat
 from inferd.worker.remote.anthropic.request import write_chat, write_count
 from inferd.worker.remote.api import Chat, Counting, ErrorReader, RemoteApi
 from inferd.worker.remote.conversation.reader import decode_part
+from inferd.worker.remote.models import ANTHROPIC_MODELS
 
 _VERSION: Final = "2023-06-01"
 """Of the API, the only one since then."""
@@ -59,4 +60,5 @@ ANTHROPIC_API: Final = RemoteApi(
     capabilities=capabilities,
     chat=Chat(write=write_chat, make_reader=AnthropicReader),
     counting=Counting(write=write_count, read=read_count),
+    models=ANTHROPIC_MODELS,
 )

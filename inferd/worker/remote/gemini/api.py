@@ -14,6 +14,7 @@ from inferd.worker.remote.gemini.answer import GeminiReader
 from inferd.worker.remote.gemini.encode import read_embed, write_embed
 from inferd.worker.remote.gemini.errors import error_in_answer, error_of_status
 from inferd.worker.remote.gemini.request import write_chat, write_count
+from inferd.worker.remote.models import GEMINI_MODELS
 
 
 class _Count(Struct, rename="camel"):
@@ -60,4 +61,5 @@ GEMINI_API: Final = RemoteApi(
     chat=Chat(write=write_chat, make_reader=GeminiReader),
     embed=Whole(write=write_embed, read=read_embed),
     counting=Counting(write=write_count, read=read_count),
+    models=GEMINI_MODELS,
 )

@@ -5,6 +5,7 @@ from typing import Final
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.config.kinds.ollama import OllamaSettings
 from inferd.worker.remote.api import Chat, ErrorReader, RemoteApi, Whole, bearer
+from inferd.worker.remote.models import OLLAMA_MODELS
 from inferd.worker.remote.ollama.answer import OllamaReader
 from inferd.worker.remote.ollama.encode import read_embed, write_embed
 from inferd.worker.remote.ollama.errors import error_in_answer, error_of_status
@@ -37,4 +38,5 @@ OLLAMA_API: Final = RemoteApi(
     capabilities=capabilities,
     chat=Chat(write=write_chat, make_reader=OllamaReader),
     embed=Whole(write=write_embed, read=read_embed),
+    models=OLLAMA_MODELS,
 )

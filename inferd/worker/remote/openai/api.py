@@ -14,6 +14,7 @@ from inferd.worker.remote.api import (
     Whole,
     bearer,
 )
+from inferd.worker.remote.models import OPENAI_MODELS
 from inferd.worker.remote.openai.answer import AnswerReader
 from inferd.worker.remote.openai.counting import read_count, write_count
 from inferd.worker.remote.openai.encode import (
@@ -70,6 +71,7 @@ OPENAI_API: Final = RemoteApi(
     embed=Whole(write=write_embed, read=read_embed),
     rerank=Whole(write=write_rerank, read=read_rerank),
     transcribe=Whole(write=write_transcribe, read=read_transcribe),
+    models=OPENAI_MODELS,
     errors=ErrorReader(error_of_status, error_in_answer),
     capabilities=capabilities,
 )

@@ -27,7 +27,7 @@ def checks(monkeypatch):
 
     def use(*checks: Check) -> None:
         monkeypatch.setattr(
-            "inferd.cli.commands.doctor.all_checks", lambda *_: iter(checks)
+            "inferd.cli.commands.doctor.all_checks", lambda *_, **__: iter(checks)
         )
         monkeypatch.setattr("inferd.cli.commands.doctor.services_checks", list)
 
