@@ -42,6 +42,18 @@ class BufferedSocket:
         """Whether everything has been sent."""
         return not self._unsent
 
+    @property
+    def has_ended(self) -> bool:
+        """Between requests: whether an end has come, or a frame that nobody asked for."""
+        return self._sock.fileno() < 0 or bool(self._poll(_READABLE, 0))
+
+    def is_unread(self, error: ConnectionLostError) -> bool:
+        """Tell whether the connection ended before the daemon had read all that was sent.
+
+        A Unix socket is reset where the other end is closed with unread bytes in it.
+        """
+        return self._is_broken or isinstance(error.__cause__, ConnectionResetError)
+
     def close(self) -> None:
         """Close the connection; a thread that waits in it gets ``ConnectionLostError``."""
         with suppress(OSError):  # the connection has ended already

@@ -9,7 +9,14 @@ from typing import Final, Generic, TypeVar
 
 from inferd.client.connection.buffered_socket import BufferedSocket
 from inferd.client.discovery import no_daemon_error, socket_paths
-from inferd.client.exchange import ClientError, ClientSurface, Exchange, check_sound
+from inferd.client.exchange import (
+    ClientError,
+    ClientSurface,
+    ConnectionLostError,
+    Exchange,
+    UnreadError,
+    check_sound,
+)
 from inferd.client.peer_check import PeerCheck, UntrustedServerError
 from inferd.wire.requests import Request
 from inferd.wire.responses import Response
@@ -141,6 +148,11 @@ class SyncConnection(Generic[Q, A]):
         if (sock := self._socket) is not None:
             self._disconnect(sock)
 
+    def drop_ended(self) -> None:
+        """Close the connection if the daemon has; only between requests."""
+        if (sock := self._socket) is not None and sock.has_ended:
+            self._disconnect(sock)
+
     def _connected(self) -> BufferedSocket:
         if self._is_closed:
             raise ClientError("the client is closed")
@@ -162,8 +174,14 @@ class SyncConnection(Generic[Q, A]):
 def _answer(
     sock: BufferedSocket, exchange: Exchange[Q, A], sound: Iterable[bytes] | None
 ) -> Iterator[A]:
-    """Yield the frames of the answer, and send audio meanwhile."""
+    """Yield the frames of the answer, and send audio meanwhile.
+
+    Raises:
+        UnreadError: the daemon has not read all that was sent, and nothing has come.
+        ConnectionLostError: the connection ended before the answer, in another way.
+    """
     lines = iter(()) if sound is None else _lines(exchange, sound)
+    has_begun = False
     while not exchange.is_done:
         if (frame := exchange.next_frame()) is not None:
             yield frame
@@ -171,9 +189,15 @@ def _answer(
         line = next(lines, None) if sock.is_flushed else None
         if line:
             sock.send_line(line)
-        data = sock.read(waits=line is None)
-        if data is not None:
-            exchange.feed(data)
+        try:
+            data = sock.read(waits=line is None)
+            if data is not None:
+                exchange.feed(data)
+                has_begun = True
+        except ConnectionLostError as error:
+            if has_begun or not sock.is_unread(error):
+                raise
+            raise UnreadError("the daemon did not read the request") from error
 
 
 def _lines(exchange: Exchange[Q, A], sound: Iterable[bytes]) -> Iterator[bytes]:

@@ -25,8 +25,8 @@ and ``content``: a text, or blocks as the protocol has them.
 """
 
 
-class ChatOptions(TypedDict, total=False):
-    """The options of ``chat``, ``stream``, ``parse`` and ``run_tools``; all may be left out.
+class AnswerOptions(TypedDict, total=False):
+    """The options of ``parse`` and ``run_tools``; all may be left out.
 
     They are the fields of a v2 request; the daemon refuses a value that is out of range with
     ``InvalidRequest``.
@@ -62,10 +62,6 @@ class ChatOptions(TypedDict, total=False):
     """Up to 64 tokens that end the answer; they are left out of it."""
     logprobs: int
     """1 to 20: report the log probability of each token and of this many alternatives."""
-    response_format: ResponseFormat
-    """The structure that the text of the answer must have; ``parse`` sets it."""
-    tools: list[Tool]
-    """Tools that the model may call; ``run_tools`` sets them."""
     tool_choice: str | NamedTool
     """``auto``, ``required``, ``none``, or the one tool to call. Default ``auto``."""
     thinking: bool
@@ -87,6 +83,15 @@ class ChatOptions(TypedDict, total=False):
     """Who is asking, where this user is a gateway of the daemon."""
     strict: bool
     """True: an older daemon refuses the options that it does not know."""
+
+
+class ChatOptions(AnswerOptions, total=False):
+    """The options of ``chat``, ``stream`` and ``count_tokens``; all may be left out."""
+
+    response_format: ResponseFormat
+    """The structure that the text of the answer must have; ``parse`` sets it."""
+    tools: list[Tool]
+    """Tools that the model may call; ``run_tools`` sets them."""
 
 
 _OPTIONS: Final = frozenset(ChatOptions.__annotations__)

@@ -5,7 +5,6 @@
     - ``ConnectionLostError``: the connection ended before the answer
     - ``ProtocolError``: the answer is not of this protocol
     - ``RequestTimeout``: nothing came for ``timeout`` seconds
-    - ``NotOverHttp``: the request has what a bridge cannot carry; nothing was sent
     - ``AnswerNotOfType``: the answer is not of the type that was asked for
     - ``ToolLoopExceeded``: a loop of tool calls reached its bound
     - ``RequestFailedError``: the daemon ended the request with an error
@@ -198,18 +197,6 @@ class DaemonFault(RequestFailedError):
 
 class RequestTimeout(ClientError, TimeoutError):
     """Nothing came for as long as the client waits; the request was cancelled."""
-
-
-class NotOverHttp(ClientError):
-    """What is asked for cannot be carried over HTTP; nothing was sent.
-
-    Attributes:
-        name: of the option or the call.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"{name} cannot be asked for over HTTP: use the sockets")
 
 
 class AnswerNotOfType(ClientError):

@@ -1,6 +1,7 @@
 """What a daemon serves, and how it is, as the client library tells it."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -8,7 +9,9 @@ from inferd.client.core.answer import given
 from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.status import AnyStatus
 
-READY = "ready"
+READY: Final = "ready"
+_SERVED: Final = frozenset([READY, "unloaded"])
+"""States of a model whose requests are answered."""
 
 
 class ServedFacts(Struct, frozen=True, kw_only=True):
@@ -31,7 +34,7 @@ class ServedFacts(Struct, frozen=True, kw_only=True):
     """The model's own name."""
 
 
-_ABILITIES = (
+_ABILITIES: Final = (
     *("generate", "embed", "rerank", "transcribe"),
     *("tools", "thinking", "vision", "audio", "structure"),
 )
@@ -53,6 +56,11 @@ def _model(facts: OfferedFacts) -> ServedFacts:
         dimensions=given(facts.n_embd),
         title=given(facts.model),
     )
+
+
+def is_served(models: Sequence[ServedFacts]) -> bool:
+    """Tell whether a request would be answered, by the states of the models."""
+    return any(each.state in _SERVED for each in models)
 
 
 class DaemonStatus(Struct, frozen=True, kw_only=True):

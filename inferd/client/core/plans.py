@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from inferd import surfaces
 from inferd.client.core.answer import AnswerCollector, FinalAnswer, ToolCallEvent
 from inferd.client.core.conversation import (
+    AnswerOptions,
     ChatOptions,
     Prompt,
     chat_request,
@@ -110,7 +111,7 @@ def chat(new_id: NewId, prompt: Prompt, options: ChatOptions) -> Plan[FinalAnswe
 
 
 def parse(
-    new_id: NewId, wanted: type[T], prompt: Prompt, options: ChatOptions
+    new_id: NewId, wanted: type[T], prompt: Prompt, options: AnswerOptions
 ) -> Plan[T]:
     """Have a prompt answered with a value of a type.
 
@@ -119,7 +120,8 @@ def parse(
         AnswerNotOfType: the answer was cut short, or is not of the type.
     """
     structure = AnswerType(wanted)
-    asked: ChatOptions = {**options, "response_format": json_format(structure.schema)}
+    asked = _with_all(options)
+    asked["response_format"] = json_format(structure.schema)
     answer = yield from chat(new_id, prompt, asked)
     return structure.read(answer)
 
@@ -174,7 +176,7 @@ def run_tools(
     prompt: Prompt,
     functions: ToolFunctions,
     bounds: ToolBounds,
-    options: ChatOptions,
+    options: AnswerOptions,
 ) -> Plan[ToolRun]:
     """Have a prompt answered, and call the tools that the model asks for.
 
@@ -183,7 +185,8 @@ def run_tools(
     """
     tools = tools_of(functions)
     messages = messages_of(prompt)
-    asked = _with_tools(options, tools)
+    asked = _with_all(options)
+    asked["tools"] = [each.definition for each in tools.values()]
     n_turns = 0
     while True:
         asked["deadline_ms"] = bounds.next_turn(n_turns, messages)
@@ -198,9 +201,9 @@ def run_tools(
             asked["tool_choice"] = "auto"  # a forced call is for the first turn
 
 
-def _with_tools(options: ChatOptions, tools: Mapping[str, CallableTool]) -> ChatOptions:
-    definitions = [each.definition for each in tools.values()]
-    return {**options, "tools": definitions}
+def _with_all(options: AnswerOptions) -> ChatOptions:
+    """Return options to which those of a request may be added."""
+    return cast("ChatOptions", {**options})
 
 
 def _results(

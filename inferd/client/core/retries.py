@@ -1,7 +1,7 @@
 """Which requests are sent again, and when: a decision without a clock or randomness."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from inferd.client.core.failures import (
     BackendUnavailable,
@@ -31,6 +31,11 @@ class Retries:
     n_left: int = MAX_RETRIES
     _pause_s: float = FIRST_PAUSE_S
     _was_unread: bool = False
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return those of a request that cannot be sent again."""
+        return cls(0, _was_unread=True)
 
     def pause_after(self, error: ClientError) -> float | None:
         """Return the seconds to wait before the request is sent again.

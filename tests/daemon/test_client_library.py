@@ -1,0 +1,339 @@
+"""The client library against a real daemon: threads, trio and asyncio."""
+
+import re
+import signal
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+from msgspec import Struct
+
+from inferd.client import (
+    AsyncClient,
+    BackendUnavailable,
+    Client,
+    ClientError,
+    ConnectionLostError,
+    InvalidRequest,
+    ModelNotFound,
+    NoDaemonError,
+    QueueFull,
+    RequestTimeout,
+    TextEvent,
+    ToolError,
+    ToolLoopExceeded,
+)
+from tests.daemon.fixtures import daemons
+from tests.daemon.harness import DaemonProcess, MakeDaemon, generate, mock
+from tests.fakes.remote_engine import DONE, HEAD, chunk, sends, serving
+
+pytestmark = pytest.mark.slow
+
+CALL: Final = (
+    '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>'
+)
+ROOT: Final = Path(__file__).parents[2]
+SECOND: Final = array("f", [0.0] * 16_000).tobytes()
+SLOW: Final = {"tokens": ["word "] * 10_000, "token_delay_ms": 20}
+"""An answer of some minutes: tests end it."""
+LOOPS: Final = ("trio", "asyncio")
+
+
+class Person(Struct):
+    name: str
+    age: int
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DaemonProcess]:
+    with serving() as engine, daemons() as make:
+        said = chunk('{"name": "Ada", ') + chunk('"age": 36}') + chunk(reason="stop")
+        engine.script = sends(HEAD + said + DONE)
+        far = {"name": "person", "kind": "openai", "base_url": engine.url, "model": "m"}
+        backends = [
+            mock(tokens=["Hel", "lo ", "wörld", "!"], transcribe=True, audio=True),
+            {**far, "structure": True, "route_unnamed": True},
+            mock(name="caller", tokens=["Let me see. ", CALL]),
+            mock(name="slow", **SLOW),
+        ]
+        config = {"backend": backends, "admission": {"max_active": 8}}
+        yield make(config).start()
+
+
+@pytest.fixture
+def client(daemon: DaemonProcess) -> Iterator[Client]:
+    with Client(daemon.directory) as client:
+        yield client
+
+
+def on_each_loop(program: Callable[[], Awaitable[None]]) -> None:
+    """Run a program under trio and under asyncio."""
+    for loop in LOOPS:
+        anyio.run(program, backend=loop)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first.
+        b: the second.
+    """
+    return a + b
+
+
+# --- calls --------------------------------------------------------------------------------
+
+
+def test_each_call_from_threads(client: Client):
+    client.wait_ready()
+    assert client.status().is_ready
+    facts = {each.name: each for each in client.models()}
+    assert [*facts] == ["mock", "person", "caller", "slow"]
+    assert {"generate", "embed", "rerank", "transcribe"} <= facts["mock"].can
+    answer = client.chat("hi", max_tokens=3)
+    assert (answer.text, answer.stop_reason) == ("Hello wörld", "max_tokens")
+    assert answer.usage.output_tokens == 3
+    with client.stream([{"role": "user", "content": "hi"}]) as stream:
+        assert [*stream] == ["Hel", "lo ", "wörld", "!"]
+        assert stream.final().text == "Hello wörld!"
+    assert client.count_tokens("hi") == 0
+    assert client.parse(Person, "who", model="person") == Person("Ada", 36)
+    texts = [f"text {number}" for number in range(700)]
+    vectors = client.embed(texts)
+    assert len(vectors.vectors) == 700  # in several requests
+    assert vectors.vectors[699] == client.embed("text 699").vectors[0]
+    assert vectors.numpy().shape == (700, 8)
+    ranked = client.rerank("red fox", ["nothing", "a red fox", "red"], top_n=2)
+    assert [each.document for each in ranked.results] == ["a red fox", "red"]
+
+
+def test_the_snippets_of_the_documentation_run(daemon: DaemonProcess, monkeypatch):
+    monkeypatch.setattr(
+        "inferd.client.discovery.client_directories", lambda: [daemon.directory]
+    )
+    text = (ROOT / "docs" / "python.md").read_text()
+    snippets = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == 8
+    for number, snippet in enumerate(snippets):
+        exec(compile(snippet, f"snippet {number}", "exec"), {"__name__": "snippet"})  # noqa: S102  # ours
+
+
+async def _each_call(daemon: DaemonProcess) -> None:
+    async with AsyncClient(daemon.directory) as client:
+        await client.wait_ready()
+        assert (await client.status()).is_ready
+        assert len(await client.models()) == 4
+        answer = await client.chat("hi", max_tokens=3)
+        assert (answer.text, answer.stop_reason) == ("Hello wörld", "max_tokens")
+        async with client.stream("hi") as stream:
+            assert [text async for text in stream] == ["Hel", "lo ", "wörld", "!"]
+            assert (await stream.final()).text == "Hello wörld!"
+        assert await client.count_tokens("hi") == 0
+        person = await client.parse(Person, "who", model="person")
+        assert person == Person("Ada", 36)
+        assert len((await client.embed(["a", "b"])).vectors) == 2
+        ranked = await client.rerank("red fox", ["nothing", "a red fox"])
+        assert ranked.results[0].document == "a red fox"
+
+
+def test_each_call_from_tasks(daemon: DaemonProcess):
+    on_each_loop(lambda: _each_call(daemon))
+
+
+def test_tools_are_called_and_the_loop_has_bounds(
+    daemon: DaemonProcess, client: Client
+):
+    called: list[int] = []
+
+    def refusing(a: int, b: int) -> int:
+        called.append(a + b)
+        raise ToolError("no more")
+
+    with pytest.raises(ToolLoopExceeded) as exceeded:
+        client.run_tools("2 + 3?", [add], model="caller", max_turns=2)
+    # of each turn: the answer with its call, and the result
+    assert [each.role for each in exceeded.value.messages] == [
+        *("user", "assistant", "user", "assistant", "user"),
+    ]
+    assert '"5"' in repr(exceeded.value.messages[2]) or "'5'" in repr(
+        exceeded.value.messages[2]
+    )
+    refusing.__name__ = "add"
+    with pytest.raises(ToolLoopExceeded):
+        client.run_tools("2 + 3?", [refusing], model="caller", max_turns=1)
+    assert called == [5]
+    asked = client.stream("2 + 3?", model="caller", tools=[])
+    assert [type(each) for each in asked.events()] == [TextEvent, TextEvent]
+    run = client.run_tools("hi", [add])
+    assert (run.answer.text, run.n_turns) == ("Hello wörld!", 1)
+
+    async def program() -> None:
+        async def slow_add(a: int, b: int) -> int:
+            await anyio.lowlevel.checkpoint()
+            return a + b
+
+        slow_add.__name__ = "add"
+        async with AsyncClient(daemon.directory) as other:
+            for tools in ([slow_add], [add]):
+                with pytest.raises(ToolLoopExceeded) as exceeded:
+                    await other.run_tools("?", tools, model="caller", max_turns=1)
+                assert "5" in repr(exceeded.value.messages[2])
+
+    on_each_loop(program)
+
+
+def test_speech_is_transcribed_from_blocks_of_samples(
+    daemon: DaemonProcess, client: Client
+):
+    segments: list[str] = []
+    found = client.transcribe(
+        iter([SECOND, SECOND[:8000], SECOND[8000:]]),
+        on_segment=lambda each: segments.append(each.text),
+    )
+    assert [each.text for each in found.segments] == segments
+    assert segments == ["Hel", "lo ", "wörld", "!"]
+
+    async def live() -> AsyncIterator[bytes]:
+        for _ in range(2):
+            await anyio.lowlevel.checkpoint()
+            yield SECOND
+
+    async def program() -> None:
+        async with AsyncClient(daemon.directory) as other:
+            for recording in (live(), [SECOND, b"", SECOND]):
+                heard = await other.transcribe(recording)
+                assert [each.text for each in heard.segments] == segments
+            with pytest.raises(InvalidRequest):
+                await other.transcribe([b"odd"])
+            assert (await other.chat("hi")).text == "Hello wörld!"
+
+    on_each_loop(program)
+
+
+# --- ends ---------------------------------------------------------------------------------
+
+
+def test_refusals_are_typed_and_say_what_can_be_done(client: Client):
+    with pytest.raises(ModelNotFound) as missing:
+        client.chat("hi", model="other")
+    assert "mock" in missing.value.models
+    with pytest.raises(InvalidRequest, match="temperature"):
+        client.chat("hi", temperature=9.0)
+    with pytest.raises(TypeError):
+        client.chat("hi", temprature=1.0)  # type: ignore[call-arg]
+    with pytest.raises(NoDaemonError):
+        Client("/nowhere").chat("hi")
+    for number in ({"max_connections": 0}, {"timeout": 0.0}, {"max_retries": -1}):
+        with pytest.raises(ValueError, match="must be"):
+            Client(**number)
+
+
+def test_leaving_a_stream_cancels_its_request(daemon: DaemonProcess, client: Client):
+    with client.stream("hi", model="slow") as stream:
+        assert next(iter(stream)) == "word "
+    with pytest.raises(ClientError, match="before the answer's end"):
+        stream.final()
+    assert daemon.logged(msg="v2_request_abandoned", backend="slow")
+    other = client.stream("hi", model="slow")
+    parts = iter(other)
+    assert next(parts) == "word "
+    assert other.cancel()
+    assert other.final().stop_reason == "cancelled"
+    assert not other.cancel()
+    assert client.chat("hi").text == "Hello wörld!"
+
+
+def test_a_cancelled_task_has_cancelled_its_request(daemon: DaemonProcess):
+    async def program() -> None:
+        async with AsyncClient(daemon.directory, max_connections=1) as client:
+            for _ in range(3):
+                with anyio.move_on_after(0.05) as scope:
+                    await client.chat("hi", model="slow")
+                assert scope.cancelled_caught
+            assert (await client.chat("hi")).text == "Hello wörld!"
+
+    on_each_loop(program)
+
+
+def test_nothing_for_so_long_is_a_timeout_and_the_next_call_is_in_order(
+    make_daemon: MakeDaemon,
+):
+    silent = mock(name="silent", prepare_delay_ms=600_000)
+    daemon = make_daemon({"backend": [mock(), silent]}).start()
+    with Client(daemon.directory, timeout=0.2, max_connections=1) as client:
+        with pytest.raises(RequestTimeout):
+            client.chat("hi", model="silent")
+        assert client.chat("hi").stop_reason == "end_turn"
+
+    async def program() -> None:
+        async with AsyncClient(daemon.directory, timeout=0.2) as client:
+            with pytest.raises(RequestTimeout):
+                await client.chat("hi", model="silent")
+            assert (await client.chat("hi")).stop_reason == "end_turn"
+
+    on_each_loop(program)
+
+
+def test_threads_share_a_client_and_its_bound_of_connections(daemon: DaemonProcess):
+    with Client(daemon.directory) as client:
+        client.chat("hi")
+    n_before = len(daemon.logged(msg="v2_connection_accepted"))
+    with (
+        Client(daemon.directory, max_connections=3) as client,
+        ThreadPoolExecutor(16) as threads,
+    ):
+        answers = [*threads.map(lambda _: client.chat("hi").text, range(64))]
+        assert answers == ["Hello wörld!"] * 64
+        n_connected = len(daemon.logged(msg="v2_connection_accepted")) - n_before
+    assert 1 <= n_connected <= 3
+
+
+def test_a_refused_request_is_sent_again_and_then_told(make_daemon: MakeDaemon):
+    limits = {"max_active": 1, "max_queued": 1}
+    backends = [mock(**SLOW)]
+    daemon = make_daemon({"backend": backends, "admission": limits}).start()
+    with (
+        Client(daemon.directory, max_retries=1) as client,
+        daemon.begin("running"),
+        daemon.connect() as waits,
+    ):
+        waits.send(generate(id="waits"))
+        daemon.catch_up()
+        with pytest.raises(QueueFull) as full:
+            client.chat("hi")
+        assert full.value.queue_depth == 1
+        assert len(daemon.logged(msg="v2_request_refused")) == 2
+
+
+def test_a_daemon_that_dies_ends_calls_and_serves_again_when_it_is_back(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": [mock(**SLOW)]}).start()
+    client = Client(daemon.directory)
+    stream = client.stream("hi")
+    parts = iter(stream)
+    assert next(parts) == "word "
+    daemon.kill_worker()
+    with pytest.raises(BackendUnavailable):
+        stream.final()
+    assert stream.text.startswith("word ")
+    assert client.chat("hi", max_tokens=2).text == "word word "
+    stream = client.stream("hi")
+    parts = iter(stream)
+    assert next(parts) == "word "
+    daemon.stop(signal.SIGKILL)
+    with pytest.raises(ClientError):
+        stream.final()
+    with pytest.raises((NoDaemonError, ConnectionLostError)):
+        client.chat("hi")
+    daemon.start()
+    client.wait_ready()
+    assert client.chat("hi", max_tokens=2).text == "word word "
+    client.close()
+    with pytest.raises(ClientError, match="closed"):
+        client.chat("hi")
