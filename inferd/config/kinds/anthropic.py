@@ -4,21 +4,11 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from inferd.config.kinds.kind import (
-    BackendKind,
-    Contradiction,
-    DoctorPolicy,
-    InWorker,
-    no_files,
-    no_rungs,
-)
+from inferd.config.kinds.kind import Contradiction
 from inferd.config.kinds.remote import (
     RemoteSettings,
-    credential_of,
     find_contradiction,
-    locate_remote,
-    sandbox_of,
-    takes_no_memory,
+    remote_kind,
 )
 from inferd.config.settings import I32_MAX
 
@@ -59,21 +49,6 @@ def _contradiction(settings: AnthropicSettings) -> Contradiction | None:
     return find_contradiction(settings)
 
 
-def _without_hashes(settings: AnthropicSettings) -> AnthropicSettings:
-    return settings
-
-
-ANTHROPIC: Final = BackendKind[AnthropicSettings](
-    settings=AnthropicSettings,
-    served_by=InWorker[AnthropicSettings](
-        program="inferd.worker.remote.anthropic",
-        sandbox=sandbox_of,
-        memory=takes_no_memory,
-        credential=credential_of,
-    ),
-    doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
-    file_format=None,
-    contradiction=_contradiction,
-    rungs=no_rungs,
-    locate=locate_remote,
+ANTHROPIC: Final = remote_kind(
+    AnthropicSettings, "inferd.worker.remote.anthropic", _contradiction
 )

@@ -4,21 +4,11 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from inferd.config.kinds.kind import (
-    BackendKind,
-    Contradiction,
-    DoctorPolicy,
-    InWorker,
-    no_files,
-    no_rungs,
-)
+from inferd.config.kinds.kind import Contradiction
 from inferd.config.kinds.remote import (
     RemoteSettings,
-    credential_of,
     find_contradiction,
-    locate_remote,
-    sandbox_of,
-    takes_no_memory,
+    remote_kind,
 )
 from inferd.config.settings import I32_MAX
 
@@ -73,21 +63,6 @@ def _contradiction(settings: GeminiSettings) -> Contradiction | None:
     return find_contradiction(settings)
 
 
-def _without_hashes(settings: GeminiSettings) -> GeminiSettings:
-    return settings
-
-
-GEMINI: Final = BackendKind[GeminiSettings](
-    settings=GeminiSettings,
-    served_by=InWorker[GeminiSettings](
-        program="inferd.worker.remote.gemini",
-        sandbox=sandbox_of,
-        memory=takes_no_memory,
-        credential=credential_of,
-    ),
-    doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
-    file_format=None,
-    contradiction=_contradiction,
-    rungs=no_rungs,
-    locate=locate_remote,
+GEMINI: Final = remote_kind(
+    GeminiSettings, "inferd.worker.remote.gemini", _contradiction
 )

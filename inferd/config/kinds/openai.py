@@ -4,21 +4,11 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from inferd.config.kinds.kind import (
-    BackendKind,
-    Contradiction,
-    DoctorPolicy,
-    InWorker,
-    no_files,
-    no_rungs,
-)
+from inferd.config.kinds.kind import Contradiction
 from inferd.config.kinds.remote import (
     RemoteSettings,
-    credential_of,
     find_contradiction,
-    locate_remote,
-    sandbox_of,
-    takes_no_memory,
+    remote_kind,
 )
 
 Dimensions = Annotated[int, Meta(ge=1, le=65536)]
@@ -75,21 +65,6 @@ def _contradiction(settings: OpenAiSettings) -> Contradiction | None:
     return find_contradiction(settings)
 
 
-def _without_hashes(settings: OpenAiSettings) -> OpenAiSettings:
-    return settings
-
-
-OPENAI: Final = BackendKind[OpenAiSettings](
-    settings=OpenAiSettings,
-    served_by=InWorker[OpenAiSettings](
-        program="inferd.worker.remote.openai",
-        sandbox=sandbox_of,
-        memory=takes_no_memory,
-        credential=credential_of,
-    ),
-    doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
-    file_format=None,
-    contradiction=_contradiction,
-    rungs=no_rungs,
-    locate=locate_remote,
+OPENAI: Final = remote_kind(
+    OpenAiSettings, "inferd.worker.remote.openai", _contradiction
 )

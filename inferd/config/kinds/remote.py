@@ -1,11 +1,22 @@
 """What all kinds of remote engines have in common: settings, and how they are treated."""
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from inferd.config.kinds.kind import Contradiction, Credential, MemoryPolicy, Sandbox
+from inferd.config.kinds.kind import (
+    BackendKind,
+    Contradiction,
+    Credential,
+    DoctorPolicy,
+    InWorker,
+    MemoryPolicy,
+    Sandbox,
+    no_files,
+    no_rungs,
+)
 from inferd.config.kinds.model_paths import FindModel, absolute_path
 from inferd.config.kinds.remote_address import parse_address
 from inferd.config.kinds.remote_limits import (
@@ -125,3 +136,36 @@ def sandbox_of(_settings: RemoteSettings) -> Sandbox:
 def takes_no_memory(_settings: RemoteSettings) -> MemoryPolicy:
     """Have no part in the memory plan."""
     return MemoryPolicy.NONE
+
+
+def remote_kind(
+    settings: type[R],
+    program: str,
+    contradiction: Callable[[R], Contradiction | None] = find_contradiction,
+) -> BackendKind[R]:
+    """Make the record of a kind of remote engines: all but its settings is the same.
+
+    Args:
+        settings: its table of the configuration.
+        program: the module of its worker.
+        contradiction: finds settings that do not go together, those of any remote included.
+    """
+    return BackendKind(
+        settings=settings,
+        served_by=InWorker(
+            program=program,
+            sandbox=sandbox_of,
+            memory=takes_no_memory,
+            credential=credential_of,
+        ),
+        doctor=DoctorPolicy(files=no_files, without_hashes=_unchanged, needs=[]),
+        file_format=None,
+        contradiction=contradiction,
+        rungs=no_rungs,
+        locate=locate_remote,
+    )
+
+
+def _unchanged(settings: R) -> R:
+    """Return settings without digests of files: these have none."""
+    return settings

@@ -2,21 +2,10 @@
 
 from typing import ClassVar, Final
 
-from inferd.config.kinds.kind import (
-    BackendKind,
-    DoctorPolicy,
-    InWorker,
-    no_files,
-    no_rungs,
-)
 from inferd.config.kinds.remote import (
     RemoteModel,
     RemoteSettings,
-    credential_of,
-    find_contradiction,
-    locate_remote,
-    sandbox_of,
-    takes_no_memory,
+    remote_kind,
 )
 
 
@@ -30,21 +19,6 @@ class WhisperServerSettings(
     """What clients are told: the server has one model, and does not say which."""
 
 
-def _without_hashes(settings: WhisperServerSettings) -> WhisperServerSettings:
-    return settings
-
-
-WHISPER_SERVER: Final = BackendKind[WhisperServerSettings](
-    settings=WhisperServerSettings,
-    served_by=InWorker[WhisperServerSettings](
-        program="inferd.worker.remote.whisper_server",
-        sandbox=sandbox_of,
-        memory=takes_no_memory,
-        credential=credential_of,
-    ),
-    doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
-    file_format=None,
-    contradiction=find_contradiction,
-    rungs=no_rungs,
-    locate=locate_remote,
+WHISPER_SERVER: Final = remote_kind(
+    WhisperServerSettings, "inferd.worker.remote.whisper_server"
 )
