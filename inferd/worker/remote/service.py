@@ -103,6 +103,8 @@ class RemoteService(Generic[S]):
         self._breaker = Breaker()
         self._reason = ""
         self._opened = trio.Event()
+        self._told = trio.Event()
+        """Set, and replaced, when the daemon has been told that the breaker is open."""
         self._estimate = TokenEstimate()
         self._media_readers = trio.CapacityLimiter(1)
 
@@ -205,7 +207,9 @@ class RemoteService(Generic[S]):
                 await self._close_breaker()
             elif self._breaker.failed(ticket, trio.current_time()):
                 self._reason = failed.reason
+                told = self._told
                 self._opened.set()
+                await told.wait()  # who asks again after this error is routed on
             await self._end(ticket, failed)
         else:
             await self._close_breaker()
@@ -230,8 +234,13 @@ class RemoteService(Generic[S]):
             await self._opened.wait()
             self._opened = trio.Event()
             await self._channel.send(Availability(unavailable=self._reason))
-            await trio.sleep(self._breaker.open_for_s(trio.current_time()))
-            await self._channel.send(Availability())
+            self._told.set()
+            self._told = trio.Event()
+            seconds = self._breaker.open_for_s(trio.current_time())
+            with trio.move_on_after(seconds) as pause:
+                await self._opened.wait()  # after a success in between
+            if pause.cancelled_caught:
+                await self._channel.send(Availability())
 
     async def _answer(
         self, ticket: int, question: _Question, exchange: RemoteConnections

@@ -17,6 +17,7 @@ from inferd.config.kinds.remote_limits import (
     TRIAL_S,
 )
 from inferd.ipc.worker import (
+    Availability,
     Drop,
     Failed,
     FromWorker,
@@ -178,6 +179,20 @@ async def test_those_who_come_while_one_request_tries_the_remote_are_told_to_wai
     [refused] = [each for each in failed if "is not asked for a while" in each.reason]
     assert refused.ticket in {4, 5}  # they begin in any order
     assert refused.retry_after_ms == TRIAL_S * 1000
+
+
+async def test_the_open_breaker_is_told_before_the_failure_that_opened_it(
+    autojump_clock,
+):
+    """Who asks again after that failure must be routed elsewhere."""
+    asked = [
+        each
+        for ticket in (1, 2, 3)
+        for each in (prepare(ticket, job()), Run(ticket=ticket))
+    ]
+    sent = await served(asked, n_replies=3, events=[b"{]"])
+    kinds = [type(each) for each in sent if isinstance(each, Failed | Availability)]
+    assert kinds[:4] == [Failed, Failed, Availability, Failed]
 
 
 async def test_an_event_of_many_parts_breaks_no_bound_of_the_messages(autojump_clock):
