@@ -10,9 +10,6 @@ HEARS_LITTLE: Final = {CHANGE: f"{__name__}:hear_little"}
 """In the environment of a daemon: its workers encode sound for half of the time."""
 COMPILES_BRIEFLY: Final = {CHANGE: f"{__name__}:compile_briefly"}
 """And this: its preparers give up a grammar after a tenth of the time."""
-
-HAS_SHORT_WINDOWS: Final = {CHANGE: f"{__name__}:have_short_windows"}
-"""And this: its workers hear a recording in windows of a fifth."""
 HANGS: Final = {CHANGE: f"{__name__}:hang_after_a_chunk"}
 """And this: its workers never hear the second half minute of a recording."""
 
@@ -26,12 +23,6 @@ def hear_little() -> None:
     options = inference.InferenceOptions
     assert options._fields[-1] == "audio_ctx"
     options.__new__.__defaults__ = (*options.__new__.__defaults__[:-1], N_POSITIONS)
-
-
-def have_short_windows() -> None:
-    """Have windows of two minutes."""
-    windows: Any = import_module("inferd.worker.whisper.transcribe.windows")
-    windows.WINDOW_SAMPLES //= 5
 
 
 def hang_after_a_chunk() -> None:
