@@ -487,7 +487,7 @@ def test_the_commands_of_the_readme_do_what_it_says(sockets):
     # those of the bridge: test_bridge.py
     commands = [each for each in PROMPTS if re.match("sudo (?!make)", each)]
     commands = [each for each in commands if "bridge" not in each]
-    assert len(commands) == 10
+    assert len(commands) == 13
     sockets.write_model("my-model.gguf")
     for command in commands:
         command = command.removeprefix("sudo ").replace('"$USER"', "member")
@@ -499,6 +499,7 @@ def test_the_commands_of_the_readme_do_what_it_says(sockets):
         wanted = sockets.run("ls", "/etc/systemd/system/sockets.target.wants").stdout
         assert len([name for name in wanted.split() if name.startswith("inferd")]) == 10
         assert sockets.show("PrivateDevices") == {"PrivateDevices": "no"}
+        assert sockets.show("PrivateNetwork") == {"PrivateNetwork": "no"}
         assert "inferd" in sockets.run("id", "--name", "--groups", "member").stdout
     finally:
         sockets.run("rm", "-r", "/etc/systemd/system/inferd.service.d")
