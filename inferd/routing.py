@@ -73,6 +73,11 @@ CONSTRAINS_OUTPUT: Final = Requirement(
     lambda caps: caps.structure,
     lambda *_: InvalidRequestError("no backend holds an answer to a structure"),
 )
+KNOWS_TOKENS: Final = Requirement(
+    "ids of tokens",
+    lambda caps: caps.generate and not caps.remote,
+    lambda *_: InvalidRequestError("input_tokens, token_ids: no model is local"),
+)
 GENERATES_OR_TRANSCRIBES: Final = Requirement(
     "text generation or transcription",
     lambda caps: caps.generate or caps.transcribe,
@@ -274,10 +279,7 @@ class ModelNames:
         return None
 
     def list_names(self, backends: Sequence[Backend]) -> Sequence[str]:
-        """List names for requests, each backend's name before its aliases.
-
-        Bounds: ``MAX_LISTED_MODELS`` at most.
-        """
+        """List ``MAX_LISTED_MODELS`` names at most, each backend's before its aliases."""
         names = (
             name
             for backend in backends

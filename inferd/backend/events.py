@@ -58,6 +58,8 @@ class Text(Struct, frozen=True):
     """Of its tokens, if they were requested."""
     span: Span | None = None
     """Set in a transcription."""
+    token_ids: tuple[int, ...] = ()
+    """Of its tokens, if they were requested."""
 
 
 class Partial(Struct, frozen=True):
@@ -93,6 +95,8 @@ class Thinking(Struct, frozen=True):
     """A piece of the reasoning trace."""
 
     delta: str
+    token_ids: tuple[int, ...] = ()
+    """Of its tokens, if they were requested."""
 
 
 class ToolUse(Struct, frozen=True, kw_only=True):
@@ -101,6 +105,8 @@ class ToolUse(Struct, frozen=True, kw_only=True):
     tool_call_id: str
     name: str
     input: object
+    token_ids: tuple[int, ...] = ()
+    """Of its tokens, if they were requested."""
 
 
 class MalformedToolCall(Struct, frozen=True):
@@ -118,6 +124,10 @@ class DoneV2(Struct, frozen=True, kw_only=True):
     """The stop string that was found."""
     stop_token_id: int | None = None
     """The stop token that was sampled."""
+    token_ids: tuple[int, ...] = ()
+    """If they were requested: of the tokens that no event had."""
+    end_token_id: int | None = None
+    """If ids were requested: the token that ended the answer, if one did."""
     structure_complete: bool | None = None
     """Whether the structure asked for is closed; ``None`` where none was asked for."""
     warnings: tuple[MalformedToolCall, ...] = ()

@@ -96,6 +96,10 @@ class EventStream(Protocol[E_co]):
     draft_counts: DraftCounts
     """Counts of drafted and accepted tokens so far."""
 
+    @property
+    def unsent_token_ids(self) -> Sequence[int]:
+        """Ids of the tokens that no event had so far, if they were requested."""
+
     def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
         """Iterate over the batches, none of which is empty."""
 

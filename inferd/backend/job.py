@@ -150,9 +150,12 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     uid the kernel does not know."""
     turns: list[Turn]
     """The conversation, oldest first."""
+    input_tokens: list[int] = []
+    """In place of turns: the tokens of the whole prompt; 0 to 2**32 - 1."""
     content: Raw | UnsetType = UNSET
-    """The turns as msgpack, if another process has decoded them: ``turns`` is then a short
-    list that only tells whether there are calls. The worker gets the turns."""
+    """The turns or tokens as msgpack, if another process has decoded them: ``turns`` is then
+    a short list that only tells whether there are calls, and ``input_tokens`` one that tells
+    whether there are any. The worker gets the turns or the tokens."""
     media: tuple[Media, ...] = ()
     """The media that its texts refer to, in order."""
     marker: str = ""
@@ -175,6 +178,8 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """Tokens that end the answer."""
     n_alternatives: int = 0
     """Log probabilities requested for each token; 0 for none."""
+    wants_token_ids: bool = False
+    """Whether to report the id of each token."""
     prefill_only: bool = False
     """Process the prompt and generate nothing."""
     wants_progress: bool = False
@@ -186,8 +191,11 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     def is_plain(self) -> bool:
         """Whether its prompt is so small that a worker may render it itself, at any cost.
 
-        It has no tools, no calls, no structure, few turns, and little text.
+        It has no tools, no calls, no structure, few turns, and little text; or it is tokens,
+        and there is nothing to render.
         """
+        if self.input_tokens:
+            return self.structure is None
         return (
             self.structure is None
             and self.content is UNSET

@@ -342,6 +342,8 @@ async def _until_last(results: ResultQueue[JobMessage]) -> list[Embedded]:
 
 def _without_sources(job: Job) -> Job:
     """Leave out the parts of a job that its prompt was rendered from."""
+    if isinstance(job, GenerateJob) and job.input_tokens:
+        return job
     if isinstance(job, GenerateJob) and job.rendered is not None:
         return replace(job, turns=[], tools=(), content=UNSET)
     return job

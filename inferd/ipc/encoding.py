@@ -37,6 +37,7 @@ _TEXTS: msgspec.msgpack.Decoder[list[str]] = msgspec.msgpack.Decoder(list[str])
 _TOKENS: msgspec.msgpack.Decoder[list[list[int]]] = msgspec.msgpack.Decoder(
     list[list[int]]
 )
+_PROMPT_TOKENS: msgspec.msgpack.Decoder[list[int]] = msgspec.msgpack.Decoder(list[int])
 _IN_WORKER: msgspec.msgpack.Decoder[ReceivedByWorker] = msgspec.msgpack.Decoder(
     ReceivedByWorker
 )
@@ -63,7 +64,7 @@ def encode_content(job: GenerateJob | EmbedJob) -> bytes:
     """Encode the large part of a job, for its ``content``."""
     match job:
         case GenerateJob():
-            return _ENCODER.encode(job.turns)
+            return _ENCODER.encode(job.input_tokens or job.turns)
         case EmbedJob():
             return _ENCODER.encode(job.tokens or job.texts)
 
@@ -71,13 +72,19 @@ def encode_content(job: GenerateJob | EmbedJob) -> bytes:
 def _with_content(job: Job, content: Raw) -> Job:
     match job:
         case GenerateJob():
-            return replace(job, turns=_TURNS.decode(content))
+            return _with_prompt(job, content)
         case EmbedJob(tokens=[]):
             return replace(job, texts=_TEXTS.decode(content))
         case EmbedJob():
             return replace(job, tokens=_TOKENS.decode(content))
         case _:
             raise MalformedMessageError("content for a job that has none")
+
+
+def _with_prompt(job: GenerateJob, content: Raw) -> GenerateJob:
+    if job.input_tokens:
+        return replace(job, input_tokens=_PROMPT_TOKENS.decode(content))
+    return replace(job, turns=_TURNS.decode(content))
 
 
 def encode_in_parts(message: ToWorker | ToPreparer) -> list[bytes | memoryview]:
@@ -134,7 +141,7 @@ def decode_to_preparer(payload: bytes | bytearray) -> ToPreparer:
     try:
         message = _TO_PREPARER.decode(payload)
         if isinstance(message, Render) and isinstance(message.content, Raw):
-            job = replace(message.job, turns=_TURNS.decode(message.content))
+            job = _with_prompt(message.job, message.content)
             return replace(message, job=job, content=UNSET)
         return message  # noqa: TRY300  # one handler for all errors
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -65,8 +65,7 @@ class Prepare(Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
     job: Job
     content: Raw | UnsetType = UNSET
-    """The large part of the job, its turns or its texts; the last field of the message, so
-    that it can be sent without a copy."""
+    """The large part of the job; the last field, so that it can be sent without a copy."""
 
 
 class Run(Struct, frozen=True, kw_only=True, tag=True):
@@ -132,8 +131,7 @@ class CpuVariant(Struct, frozen=True, kw_only=True, tag=True):
     fallback: BoundedText = ""
     """The variant to try after a crash; empty if there is none."""
     is_asked: bool = False
-    """Whether it is only asked for its score: the fallback is then any other, since the
-    next worker has yet to choose."""
+    """Whether it is only asked for its score: the next worker has yet to choose another."""
 
 
 class SandboxReport(Struct, frozen=True, kw_only=True, tag=True):
@@ -245,6 +243,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     usage: Usage
     stop_token_id: int | None = None
     """The job's own stop token, if one was sampled."""
+    end_token_id: int | None = None
+    """The token that ended the answer, if one did."""
     structure_complete: bool | None = None
     """Whether the requested structure is complete; ``None`` if none was requested."""
 
@@ -255,8 +255,9 @@ class Step(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     started: BoundedList[Started] = []
     pieces: BoundedList[tuple[Ticket, bytes]] = []
     """One for each token; some are empty."""
+    token_ids: BoundedList[tuple[Ticket, Count]] = []
     logprobs: BoundedList[tuple[Ticket, Logprob]] = []
-    """Of these tokens, in their order, for the jobs that want them."""
+    """Of these tokens, in their order, for the jobs that want them, as the ids are."""
     prefilled: BoundedList[tuple[Ticket, Count]] = []
     """Tokens of the prompt that are processed, for the jobs that want to know."""
     drafted: BoundedList[tuple[Ticket, DraftCounts]] = []

@@ -98,6 +98,10 @@ MAX_JOB_MEDIA: Final = 64
 """Media blocks of one conversation; a file that is used twice counts twice. Each is a
 descriptor of its own on the way to a worker, and the kernel passes at most 253 at once. F-30."""
 
+MAX_INPUT_TOKENS: Final = 1024 * 1024
+"""Token ids in ``input_tokens`` of one request: as many as the largest contexts of models
+have. A line could hold thirty times as many, of which a worker would make a list. F-1."""
+
 MAX_STOPS: Final = 16
 """Stop strings of one request: all are searched for in every piece of the answer."""
 

@@ -70,7 +70,7 @@ def _job_head(job: GenerateJob) -> GenerateJob:
     has_calls = any(turn.calls for turn in job.turns)
     call = PastCall(id="", name="", arguments="")
     turns = [Turn("assistant", "", (call,))] if has_calls else []
-    return replace(job, turns=turns)
+    return replace(job, turns=turns, input_tokens=job.input_tokens[:1])
 
 
 def _texts(request: BlocksRequest) -> Sequence[bytes]:

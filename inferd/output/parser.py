@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from inferd.backend.events import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.backend.job import ToolSpec
@@ -21,11 +21,22 @@ ParsedBlock = Block | MalformedToolCall
 """A warning comes before the text that it is about."""
 
 
+RunKind = Literal["text", "thought", "calls", "marker"]
+"""What characters of an answer are: ``marker`` is all that is in no block."""
+
+
 class CharRun(NamedTuple):
-    """Consecutive characters of an answer that are all text, or all not text."""
+    """Consecutive characters of an answer of one kind."""
 
     n_chars: int
-    is_text: bool
+    kind: RunKind
+    n_calls: int = 0
+    """With ``calls``: how many there are."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether they are visible text."""
+        return self.kind == "text"
 
 
 class BlockParser:
@@ -127,14 +138,17 @@ class BlockParser:
         return merge_deltas(blocks)
 
     def runs(self) -> list[CharRun]:
-        """Return, in order, the character runs since the last call."""
+        """Return, in order, the character runs since the last call.
+
+        There is one of kind ``calls`` for each region whose calls were returned.
+        """
         runs, self._runs = self._runs, []
         return runs
 
-    def _count(self, n_chars: int, *, is_text: bool) -> None:
-        if self._runs and self._runs[-1].is_text == is_text:
+    def _count(self, n_chars: int, kind: RunKind, n_calls: int = 0) -> None:
+        if self._runs and self._runs[-1].kind == kind != "calls":
             n_chars += self._runs.pop().n_chars
-        self._runs.append(CharRun(n_chars, is_text))
+        self._runs.append(CharRun(n_chars, kind, n_calls))
 
     def _enter(self, region: Region) -> None:
         self._region = region
@@ -149,7 +163,9 @@ class BlockParser:
     def _parse_text(self, text: str) -> list[ParsedBlock]:
         """Return the blocks of text without markers in the current region."""
         if text and self._holds != "calls":
-            self._count(len(text), is_text=self._holds == "text")
+            self._count(
+                len(text), "marker" if self._holds == "nothing" else self._holds
+            )
         if not text or self._holds == "nothing":
             return []
         if self._string_tracker is not None:
@@ -190,7 +206,7 @@ class BlockParser:
         opened = self._markers.open_region(self._targets[marker])
         is_of_calls = "calls" in (self._region.holds, opened.holds)
         if not (is_of_calls or opened.keeps_begin):  # those are counted as a whole
-            self._count(len(marker), is_text=False)
+            self._count(len(marker), "marker")
         if opened.classify is not None:
             self._text_region = self._region  # regions open in text alone
         self._enter(opened)
@@ -220,7 +236,7 @@ class BlockParser:
         # Text, up to and including the end marker, of which the matcher may hold a part.
         self._holds = "text"
         raw = self._raw()
-        self._count(len(raw), is_text=True)
+        self._count(len(raw), "text")
         quoted = raw[: len(self._begin) + TOOL_CALL_MAX_CHARS]
         return [MalformedToolCall(quoted), Text(raw)]
 
@@ -248,7 +264,7 @@ class BlockParser:
 
     def _end_calls(self, end: str, *, reads: bool = True) -> list[ParsedBlock]:
         if self._holds == "text":  # over TOOL_CALL_MAX_CHARS
-            self._count(len(end), is_text=True)
+            self._count(len(end), "text")
             return [Text(end)] if end else []
         text = "".join(self._buffer)
         read = self._region.read
@@ -256,9 +272,10 @@ class BlockParser:
         if calls is not None and self._n_calls + len(calls) > MAX_TOOL_CALLS:
             calls = None
         raw = self._begin + text + end
-        self._count(len(raw), is_text=calls is None)
         if calls is None:
+            self._count(len(raw), "text")
             return [MalformedToolCall(raw), Text(raw)]
+        self._count(len(raw), "calls" if calls else "marker", len(calls))
         return [self._to_tool_use(call) for call in calls]
 
     def _take_complete_calls(self) -> list[ParsedBlock]:
@@ -269,7 +286,7 @@ class BlockParser:
             return []
         if not rest.strip():
             rest, self._holds = "", "nothing"
-        self._count(len(self._begin) + len(text) - len(rest), is_text=False)
+        self._count(len(self._begin) + len(text) - len(rest), "calls", len(calls))
         self._begin, self._buffer = "", [rest]
         return [self._to_tool_use(call) for call in calls]
 
@@ -304,8 +321,11 @@ def _joined(run: list[M]) -> list[M]:
         return run
     if texts:
         logprobs = chain.from_iterable([block.logprobs for block in texts])
-        return [Text("".join([block.delta for block in texts]), tuple(logprobs))]
+        ids = chain.from_iterable([block.token_ids for block in texts])
+        text = "".join([block.delta for block in texts])
+        return [Text(text, tuple(logprobs), token_ids=tuple(ids))]
     thoughts = [block for block in run if isinstance(block, Thinking)]
     if thoughts:
-        return [Thinking("".join([block.delta for block in thoughts]))]
+        ids = chain.from_iterable([block.token_ids for block in thoughts])
+        return [Thinking("".join([block.delta for block in thoughts]), tuple(ids))]
     return run

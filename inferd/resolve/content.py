@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from inferd.errors import AttachmentsTooLargeError, InvalidRequestError
 from inferd.limits.protocol import (
     MAX_ATTACHMENT_BYTES,
     MAX_ATTACHMENTS,
     MAX_BLOCK_DEPTH,
     MAX_BLOCKS,
+    MAX_INPUT_TOKENS,
     TOOL_NAME_MAX_CHARS,
 )
 from inferd.resolve.options import check_message_count
@@ -18,6 +21,7 @@ from inferd.routing import (
     GENERATES_V2_OR_TRANSCRIBES,
     HANDLES_AUDIO,
     HAS_REASONING,
+    KNOWS_TOKENS,
     SERVES_V2,
     TAKES_AUDIO,
     TAKES_IMAGES,
@@ -42,6 +46,8 @@ from inferd.wire.blocks import (
     VideoBlock,
 )
 
+_OF_MESSAGES: Final = ("attachments", "tools", "tool_choice", "thinking")
+"""Fields that belong to a prompt of messages."""
 _KIND_OF: Final = {ImageBlock: "image", AudioBlock: "audio", VideoBlock: "video"}
 _TAKES: Final = {
     ImageAttachment: TAKES_IMAGES,
@@ -61,13 +67,16 @@ def check_content(request: BlocksRequest, n_fds: int = 0) -> None:
         InvalidRequestError: the content is invalid; the text names the field.
         AttachmentsTooLargeError: the attachments have too many bytes.
     """
-    check_message_count(len(request.messages))
+    if request.input_tokens is not None:
+        _check_input_tokens(request, request.input_tokens)
+        return
+    check_message_count(len(request.conversation))
     _check_amount(request.attachments)
     kinds = _kinds_by_id(request.attachments)
     _check_sources(request.attachments, n_fds)
     _check_tools([tool.name for tool in request.tools])
     checker = _Checker(kinds)
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(request.conversation):
         where = f"messages[{index}].content"
         if not message.content:
             raise InvalidRequestError(f"{where} must not be empty")
@@ -95,14 +104,37 @@ def needs_of(
         for kind, need in takes.items()
         if any(isinstance(attachment, kind) for attachment in request.attachments)
     ]
-    blocks = [block for message in request.messages for block in message.content]
+    blocks = [block for message in request.conversation for block in message.content]
     if request.tools or any(
         isinstance(block, ToolUseBlock | ToolResultBlock) for block in blocks
     ):
         needs.append(TAKES_TOOLS)
     if request.thinking:
         needs.append(HAS_REASONING)
+    if request.input_tokens is not None or request.token_ids:
+        needs.append(KNOWS_TOKENS)
     return tuple(needs)
+
+
+def _check_input_tokens(request: BlocksRequest, tokens: Sequence[int]) -> None:
+    """Check the number of a prompt's tokens, and that there is no other prompt.
+
+    The worker checks that the model has the tokens.
+    """
+    if request.messages is not UNSET:
+        raise InvalidRequestError("input_tokens and messages exclude each other")
+    for field in _OF_MESSAGES:
+        if getattr(request, field):
+            raise InvalidRequestError(
+                f"{field} belongs to messages, in whose place input_tokens is"
+            )
+    if not tokens:
+        raise InvalidRequestError("input_tokens must not be empty")
+    if len(tokens) > MAX_INPUT_TOKENS:
+        raise InvalidRequestError(
+            f"input_tokens has {len(tokens)} entries, "
+            f"at most {MAX_INPUT_TOKENS} are allowed"
+        )
 
 
 def _check_amount(attachments: Sequence[Attachment]) -> None:

@@ -28,7 +28,7 @@ def media_in(request: BlocksRequest) -> tuple[Media, ...]:
         for attachment in request.attachments
         if isinstance(attachment, ImageAttachment | AudioAttachment)
     }
-    blocks = (block for message in request.messages for block in message.content)
+    blocks = (block for message in request.conversation for block in message.content)
     return tuple(_medium(known[name]) for name in _references(blocks))
 
 

@@ -34,7 +34,7 @@ _REFUSED: Final = (
 """Options that a transcription cannot honour."""
 
 _REFUSED_UNLESS_EMPTY: Final = (
-    *("tools", "thinking", "prefill_only", "min_tokens"),
+    *("tools", "thinking", "prefill_only", "min_tokens", "token_ids"),
     *("logit_bias", "stop", "stop_token_ids"),
 )
 """Options that a transcription cannot honour unless they are false, 0 or empty."""
@@ -68,7 +68,7 @@ def transcription_of(
     return TranscribeJob(
         owner=owner,
         audio=sound,
-        prompt=flat_text(request.messages[0].content),
+        prompt=flat_text(request.conversation[0].content),
         language=language,
         translates=bool(request.translate),
         timestamps=timestamps,
@@ -109,7 +109,7 @@ def _not_honoured(request: BlocksRequest) -> Iterator[str]:
 
 def _is_recording(request: BlocksRequest) -> bool:
     """Return whether the content is one recording, with or without text."""
-    match request.messages:
+    match request.conversation:
         case [message] if message.role == "user":
             blocks = message.content
         case _:

@@ -101,7 +101,9 @@ def _job(request: BlocksRequest, seed: int, owner: int, marker: str) -> Generate
     return GenerateJob(
         owner=owner,
         cache=_cache_of(request),
-        turns=turns_of(request.messages, marker),
+        turns=turns_of(request.conversation, marker),
+        input_tokens=request.input_tokens or [],
+        wants_token_ids=bool(request.token_ids),
         media=media,
         marker=marker if media else "",
         tools=tools_of(request),

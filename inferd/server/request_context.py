@@ -67,6 +67,10 @@ class AnswerStats(Protocol):
     reuse: CacheReuse
     draft_counts: DraftCounts
 
+    @property
+    def unsent_token_ids(self) -> Sequence[int]:
+        """Ids of the tokens that no frame had so far, if they were requested."""
+
 
 @dataclass
 class _NoAnswer:
@@ -75,6 +79,7 @@ class _NoAnswer:
     warnings: Sequence[MalformedToolCall] = ()
     reuse: CacheReuse = field(default_factory=CacheReuse)
     draft_counts: DraftCounts = field(default_factory=DraftCounts)
+    unsent_token_ids: Sequence[int] = ()
 
 
 def _ignore(_: int) -> None:

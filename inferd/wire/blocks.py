@@ -182,6 +182,8 @@ class Options(Request, frozen=True, kw_only=True):
     """Up to 64 tokens that end the answer; they are left out of it."""
     logprobs: U32 | None = None
     """1 to 20: report the log probability of each token and of this many alternatives."""
+    token_ids: bool | None = None
+    """True: tell the ids of the tokens of the answer with its frames. Default false."""
     response_format: ResponseFormat | None = None
     """The structure that the text of the answer must have."""
     tool_choice: str | NamedTool | None = None
@@ -216,16 +218,34 @@ class Options(Request, frozen=True, kw_only=True):
 class BlocksRequest(Options, frozen=True, kw_only=True):
     """A v2 generation request, as received."""
 
-    messages: list[Message]
-    """The conversation, oldest first."""
+    messages: list[Message] | UnsetType = UNSET
+    """The conversation, oldest first; required unless ``input_tokens`` is given."""
+    input_tokens: list[U32] | None = None
+    """In place of ``messages``: 1 to 1,048,576 ids of the model's own tokens, the whole
+    prompt. Nothing is added to it."""
     attachments: list[Attachment] = field(default_factory=list)
     """Media that blocks refer to; ids are unique."""
     tools: list[Tool] = field(default_factory=list)
     """Tools that the model may call; names are unique."""
 
+    @property
+    def conversation(self) -> list[Message]:
+        """Its messages; none if its prompt is tokens."""
+        return self.messages or []
+
     def counts(self) -> dict[str, int]:
         """Count the attachments and the tools."""
         return {"n_attachments": len(self.attachments), "n_tools": len(self.tools)}
+
+
+def refuse_no_prompt(request: BlocksRequest) -> None:
+    """Reject a request with neither ``messages`` nor ``input_tokens``.
+
+    Raises:
+        InvalidFrameError: it is such a request.
+    """
+    if request.messages is UNSET and request.input_tokens is None:
+        raise InvalidFrameError("Object missing required field `messages`")
 
 
 def refuse_empty(attachments: Iterable[Attachment]) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from inferd.errors import FrameTooLargeError, InvalidFrameError
 from inferd.limits.protocol import MAX_FRAME_BYTES, MAX_ID_CHARS
-from inferd.wire.blocks import BlocksRequest, refuse_empty
+from inferd.wire.blocks import BlocksRequest, refuse_empty, refuse_no_prompt
 from inferd.wire.commands import Command, Reply
 from inferd.wire.duplicate_fields import refuse_duplicates
 from inferd.wire.requests import (
@@ -114,6 +114,7 @@ def decode_blocks(frame: bytes) -> BlocksRequest:
             if not is_unknown_tag(error):
                 raise
             request = decode_with_unknowns(frame)
+        refuse_no_prompt(request)
         refuse_empty(request.attachments)
         return request
 

@@ -190,6 +190,9 @@ class BlockFrame(Response, frozen=True, kw_only=True, tag="frame", tag_field="ty
     block: TextDelta | ThinkingDelta | ToolCall
     logprobs: list[Logprob] | UnsetType = UNSET
     """With text, if requested: the tokens of the text."""
+    token_ids: list[int] | UnsetType = UNSET
+    """If requested: the ids of the tokens of this part, of those that begin in it, and of the
+    markers before it."""
 
 
 class AnswerWarning(Struct, frozen=True, kw_only=True):
@@ -216,6 +219,12 @@ class BlocksDone(
     """The string of ``stop`` that was found."""
     stop_token_id: int | UnsetType = UNSET
     """The token of ``stop_token_ids`` that was chosen."""
+    token_ids: list[int] | UnsetType = UNSET
+    """If requested: the ids of the answer's tokens that no frame had: of text that was
+    withheld, and of markers."""
+    end_token_id: int | UnsetType = UNSET
+    """If ids are requested: the token that ended the answer, if one did. It is no part of
+    the answer, and not counted in ``usage``."""
     detail: Literal["deadline"] | UnsetType = UNSET
     """With ``cancelled``: the reason."""
     structure_complete: bool | UnsetType = UNSET

@@ -142,6 +142,7 @@ class _Speech(Generic[E]):
         self.warnings: Sequence[MalformedToolCall] = ()
         self.reuse = CacheReuse()
         self.draft_counts = DraftCounts()
+        self.unsent_token_ids: Sequence[int] = ()
         self.events: AsyncGenerator[Sequence[E], None]
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:

@@ -17,3 +17,4 @@ class Spoken:
     warnings: Sequence[MalformedToolCall] = ()
     reuse: CacheReuse = field(default_factory=CacheReuse)
     draft_counts: DraftCounts = field(default_factory=DraftCounts)
+    unsent_token_ids: Sequence[int] = ()

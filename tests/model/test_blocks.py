@@ -49,6 +49,50 @@ def test_each_token_has_its_log_probability(daemon):
         assert best[0] == each
 
 
+def send(daemon: DaemonProcess, **request) -> list[Frame]:
+    with Connection(daemon.directory / "infer.v2.sock") as connection:
+        return connection.ask(request)
+
+
+def ids_of(frames: list[Frame]) -> list[int]:
+    return [token for frame in frames for token in frame.get("token_ids", [])]
+
+
+def test_the_ids_of_an_answer_continue_a_prompt_of_tokens(daemon):
+    prompt = [len(SPECIALS) + each for each in b"hello" * 9]
+    whole = send(daemon, input_tokens=prompt, max_tokens=12, token_ids=True)
+    ids = ids_of(whole)
+    assert len(ids) == 12 == whole[-1]["usage"]["output_tokens"]
+    assert whole[-1]["usage"]["input_tokens"] == len(prompt)
+    rest = send(daemon, input_tokens=[*prompt, *ids[:6]], max_tokens=6, token_ids=True)
+    assert ids_of(rest) == ids[6:]
+    assert text_of(whole).endswith(text_of(rest))
+    assert rest[-1]["usage"]["cached_tokens"] == len(prompt) + 6 - 1
+
+
+def test_a_large_line_of_tokens_is_counted_and_a_form_is_held_to(daemon):
+    fields = {"max_tokens": 4, "padding": "x" * 32 * 1024}
+    form = {"type": "regex", "pattern": "[ab]{3}"}
+    *_, done = send(daemon, input_tokens=[7, 8, 9], response_format=form, **fields)
+    assert (done["usage"]["input_tokens"], done["structure_complete"]) == (3, True)
+    [refused] = send(daemon, input_tokens=[7] * 9999, **fields)
+    assert (refused["code"], refused["prompt_tokens"]) == ("invalid_request", 9999)
+
+
+def test_tokens_that_the_model_has_not_are_refused(daemon):
+    [refused] = send(daemon, input_tokens=[0, N_VOCAB, N_VOCAB + 1])
+    assert refused["message"] == (
+        f"invalid request: input_tokens[1] {N_VOCAB} not in [0, {N_VOCAB - 1}], "
+        "the model's vocabulary"
+    )
+
+
+def test_a_token_that_ends_the_answer_is_told_apart(daemon):
+    first = ids_of(ask(daemon, max_tokens=12, token_ids=True))[0]
+    *_, done = ask(daemon, max_tokens=12, stop_token_ids=[first], token_ids=True)
+    assert (done["end_token_id"], "token_ids" in done) == (first, False)
+
+
 def test_a_stop_token_ends_the_answer_and_is_told(daemon):
     told = ask(daemon, max_tokens=12, logprobs=1)[:-1]
     stop = told[0]["logprobs"][0]["id"]

@@ -22,6 +22,7 @@ from inferd.routing import (
     GENERATES_V2_OR_TRANSCRIBES,
     HANDLES_AUDIO,
     HAS_REASONING,
+    KNOWS_TOKENS,
     RERANKS,
     SERVES_V2,
     TAKES_AUDIO,
@@ -156,6 +157,10 @@ def test_the_reason_of_the_first_that_could_have_is_given():
 
 
 REFUSALS = {
+    KNOWS_TOKENS: (
+        "invalid_request",
+        "invalid request: input_tokens, token_ids: no model is local",
+    ),
     GENERATES: ("backend_unavailable", "no backend available"),
     SERVES_V2: ("internal", 'backend "ready" does not advertise v2 capability'),
     TAKES_IMAGES: ("attachment_unsupported", "no backend takes image attachments"),
@@ -179,6 +184,11 @@ REFUSALS = {
     EMBEDS: ("backend_unavailable", "no embed-capable backend available"),
     RERANKS: ("backend_unavailable", "no rerank-capable backend available"),
 }
+
+
+def test_ids_of_tokens_are_known_of_local_models_alone():
+    backends = [ready("far", remote=True), ready("near")]
+    assert route(backends, [GENERATES, KNOWS_TOKENS]) is backends[1]
 
 
 def test_every_need_has_a_refusal():

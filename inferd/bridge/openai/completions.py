@@ -1,9 +1,11 @@
 """Completions of a prompt: a chat of one message, in the older form."""
 
 from collections.abc import Iterator
-from typing import Final
+from contextlib import suppress
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import UNSET
 
 from inferd.bridge.openai.chat_request import (
     SamplingFields,
@@ -19,11 +21,17 @@ from inferd.bridge.translation.generated import GeneratedAnswer
 from inferd.bridge.translation.question import Asked, Question
 from inferd.bridge.translation.sse import event
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.requests import U32
 from inferd.wire.responses import BlockFrame, TextDelta
 
 DEFAULT_TOKENS: Final = 16
 """Tokens of an answer for which the request sets no bound, as in OpenAI's API."""
-_NAMES: Final = {"messages": "prompt", "keep_alive_s": "keep_alive"}
+_NAMES: Final = {
+    "messages": "prompt",
+    "input_tokens": "prompt",
+    "keep_alive_s": "keep_alive",
+}
+_Tokens = Annotated[list[U32], msgspec.Meta(min_length=1)]
 Fields = dict[str, object]
 
 
@@ -40,9 +48,13 @@ def ask_completion(body: bytes, asked: Asked) -> Question:
         BridgeError: it has something that is not served, or that contradicts itself.
     """
     wanted = read_body(body, COMPLETIONS, CompletionRequest)
+    prompt = _prompt(wanted.prompt)
     request = BlocksRequest(
         id=asked.request_id,
-        messages=[Message("user", [TextBlock(_prompt(wanted.prompt))])],
+        messages=UNSET
+        if isinstance(prompt, list)
+        else [Message("user", [TextBlock(prompt)])],
+        input_tokens=prompt if isinstance(prompt, list) else None,
         max_tokens=wanted.max_tokens or DEFAULT_TOKENS,
     )
     answer = CompletionAnswer(
@@ -53,18 +65,27 @@ def ask_completion(body: bytes, asked: Asked) -> Question:
     )
 
 
-def _prompt(prompt: str | list[object]) -> str:
+def _prompt(prompt: str | list[object]) -> str | list[int]:
+    """Return the one prompt of a request, a text or tokens."""
     match prompt:
         case str():
             return prompt
         case [str() as text]:
             return text
+        case [list()]:
+            return _tokens(prompt[0])
         case _:
-            raise BridgeError(
-                Reason.UNSUPPORTED,
-                "prompt: one text is supported; several, and tokens, are not",
-                param="prompt",
-            )
+            return _tokens(prompt)
+
+
+def _tokens(tokens: object) -> list[int]:
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(tokens, _Tokens)
+    raise BridgeError(
+        Reason.UNSUPPORTED,
+        "prompt: one text, or the tokens of one, are supported; several are not",
+        param="prompt",
+    )
 
 
 class CompletionAnswer(GeneratedAnswer):

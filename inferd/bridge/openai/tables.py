@@ -116,7 +116,8 @@ COMPLETIONS: Final = FieldTable(
         *honoured(
             "prompt",
             note="One text, which becomes one message of a user: the daemon writes the "
-            "prompt in the form of the model's family, and continues no bare text.",
+            "prompt in the form of the model's family, and continues no bare text. Or an "
+            "array of tokens, which are the whole prompt: ids of the model's own vocabulary.",
         ),
         *honoured("max_tokens", note="At least 1; 16 unless set, as in OpenAI's API."),
         *_SAMPLING,

@@ -36,12 +36,16 @@ class TextEvent(Struct, frozen=True, kw_only=True):
     text: str
     logprobs: Sequence[Logprob] | None = None
     """Of its tokens, if the request asks for them."""
+    token_ids: Sequence[int] = ()
+    """Of its tokens, if the request asks for them."""
 
 
 class ThinkingEvent(Struct, frozen=True, kw_only=True):
     """A part of the reasoning."""
 
     text: str
+    token_ids: Sequence[int] = ()
+    """Of its tokens, if the request asks for them."""
 
 
 class ToolCallEvent(Struct, frozen=True, kw_only=True):
@@ -53,6 +57,8 @@ class ToolCallEvent(Struct, frozen=True, kw_only=True):
     """Of the tool."""
     arguments: object
     """JSON as Python objects; a dictionary, if the model keeps to the schema."""
+    token_ids: Sequence[int] = ()
+    """Of its tokens, if the request asks for them."""
 
 
 class ProgressEvent(Struct, frozen=True, kw_only=True):
@@ -99,6 +105,12 @@ class FinalAnswer(Struct, frozen=True, kw_only=True):
     """With a structure or a forced call: whether it is closed."""
     logprobs: Sequence[Logprob] = ()
     """Of the tokens of the text, if the request asked for them."""
+    token_ids: Sequence[int] = ()
+    """Of all tokens of the answer, in order, if the request asked for them."""
+    end_token_id: int | None = None
+    """With ``token_ids``: the token that ended the answer, if one did."""
+    stop_token_id: int | None = None
+    """The token of ``stop_token_ids`` that was chosen."""
     warnings: Sequence[ClientAnswerWarning] = ()
     transcription: TranscriptionFacts | None = None
 
@@ -125,6 +137,7 @@ class AnswerCollector:
     _thoughts: list[str] = field(default_factory=list)
     _calls: list[ToolCallEvent] = field(default_factory=list)
     _logprobs: list[Logprob] = field(default_factory=list)
+    _token_ids: list[int] = field(default_factory=list)
     _done: ClientBlocksDone | None = None
 
     def read(self, frame: BlocksAnswer) -> Event | None:
@@ -136,20 +149,25 @@ class AnswerCollector:
                 return _progress(frame)
             case ClientBlocksDone():
                 self._done = frame
+                self._token_ids += given(frame.token_ids) or ()
                 return None
 
     def _read_block(self, frame: BlockFrame) -> Event:
+        ids = given(frame.token_ids) or ()
+        self._token_ids += ids
         match frame.block:
             case TextDelta(delta=text):
                 logprobs = given(frame.logprobs)
                 self._texts.append(text)
                 self._logprobs += logprobs or ()
-                return TextEvent(text=text, logprobs=logprobs)
+                return TextEvent(text=text, logprobs=logprobs, token_ids=ids)
             case ThinkingDelta(delta=text):
                 self._thoughts.append(text)
-                return ThinkingEvent(text=text)
+                return ThinkingEvent(text=text, token_ids=ids)
             case ToolCall(tool_call_id=call_id, name=name, input=arguments):
-                call = ToolCallEvent(id=call_id, name=name, arguments=arguments)
+                call = ToolCallEvent(
+                    id=call_id, name=name, arguments=arguments, token_ids=ids
+                )
                 self._calls.append(call)
                 return call
 
@@ -183,6 +201,9 @@ class AnswerCollector:
             stop_sequence=given(done.stop_sequence),
             structure_complete=given(done.structure_complete),
             logprobs=tuple(self._logprobs),
+            token_ids=tuple(self._token_ids),
+            end_token_id=given(done.end_token_id),
+            stop_token_id=given(done.stop_token_id),
             warnings=() if done.warnings is UNSET else tuple(done.warnings),
             transcription=given(done.transcription),
         )

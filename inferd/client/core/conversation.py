@@ -17,11 +17,12 @@ from inferd.wire.blocks import (
     Tool,
 )
 
-Prompt = str | Sequence[Message | Mapping[str, object]]
+Prompt = str | Sequence[Message | Mapping[str, object]] | Sequence[int]
 """What is asked: the text of one message of a user, or a conversation, oldest first.
 
 A message is a ``Message`` or a mapping with ``role`` (``system``, ``user`` or ``assistant``)
-and ``content``: a text, or blocks as the protocol has them.
+and ``content``: a text, or blocks as the protocol has them. For ``chat`` and ``stream`` it may
+also be ids of the model's tokens, which are then the whole prompt.
 """
 
 
@@ -62,6 +63,8 @@ class AnswerOptions(TypedDict, total=False):
     """Up to 64 tokens that end the answer; they are left out of it."""
     logprobs: int
     """1 to 20: report the log probability of each token and of this many alternatives."""
+    token_ids: bool
+    """True: tell the ids of the answer's tokens."""
     tool_choice: str | NamedTool
     """``auto``, ``required``, ``none``, or the one tool to call. Default ``auto``."""
     thinking: bool
@@ -92,6 +95,9 @@ class ChatOptions(AnswerOptions, total=False):
     """The structure that the text of the answer must have; ``parse`` sets it."""
     tools: list[Tool]
     """Tools that the model may call; ``run_tools`` sets them."""
+    prefill_only: bool
+    """True: process the prompt, which a later request finds in the cache, and generate
+    nothing."""
 
 
 _OPTIONS: Final = frozenset(ChatOptions.__annotations__)
@@ -108,9 +114,19 @@ def messages_of(prompt: Prompt) -> list[Message]:
     return [_message(index, each) for index, each in enumerate(prompt)]
 
 
-def _message(index: int, given: Message | Mapping[str, object]) -> Message:
+def _tokens_of(prompt: Prompt) -> list[int] | None:
+    """Return the tokens that a prompt is, ``None`` if it is not."""
+    if isinstance(prompt, str):
+        return None
+    tokens = [each for each in prompt if isinstance(each, int)]
+    return tokens if tokens and len(tokens) == len(prompt) else None
+
+
+def _message(index: int, given: Message | Mapping[str, object] | int) -> Message:
     if isinstance(given, Message):
         return given
+    if isinstance(given, int):
+        raise ClientError(f"message {index} is a number; tokens cannot be used here")
     fields = dict(given)
     if isinstance(content := fields.get("content"), str):
         fields["content"] = [TextBlock(content)]
@@ -134,7 +150,11 @@ def chat_request(
     """
     if unknown := sorted(options.keys() - _OPTIONS):
         raise TypeError(f"there is no option {unknown[0]!r}")
-    request = BlocksRequest(id=request_id, messages=messages_of(prompt), stream=stream)
+    request = BlocksRequest(id=request_id, stream=stream)
+    if tokens := _tokens_of(prompt):
+        request = replace(request, input_tokens=tokens)
+    else:
+        request = replace(request, messages=messages_of(prompt))
     given = {name: value for name, value in options.items() if value is not None}
     return replace(request, **given)
 

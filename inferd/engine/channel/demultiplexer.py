@@ -1,5 +1,6 @@
 """Demultiplexer: the messages of a worker, by job."""
 
+from collections import deque
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -34,7 +35,21 @@ class QueuePosition(NamedTuple):
     position: int
 
 
-JobUpdate = CacheReuse | DraftCounts | PrefillProgress | QueuePosition | Logprob | bytes
+class TokenId(NamedTuple):
+    """The id of the next token, whose piece follows."""
+
+    id: int
+
+
+JobUpdate = (
+    CacheReuse
+    | DraftCounts
+    | PrefillProgress
+    | QueuePosition
+    | Logprob
+    | TokenId
+    | bytes
+)
 JobEnd = Ended | Embedded | Scored | TranscriptEnded
 JobMessage = (
     PromptReady | Refused | PromptOverflow | JobUpdate | Transcribed | JobEnd | Failed
@@ -101,17 +116,19 @@ class Demultiplexer:
             queue.hand_over()
 
     def put_step(self, step: Step) -> None:
-        """Put the parts of a step: a token's log probabilities come before its piece."""
+        """Put the parts of a step: what is known of a token comes before its piece."""
         for started in step.started:
             self.put(started.ticket, started.reuse)
         for ticket, n_tokens in step.prefilled:
             self.put(ticket, PrefillProgress(n_tokens))
         for ticket, counts in step.drafted:
             self.put(ticket, counts)
-        logprobs = list(step.logprobs)
+        logprobs, token_ids = deque(step.logprobs), deque(step.token_ids)
         for ticket, piece in step.pieces:
             if logprobs and logprobs[0][0] == ticket:
-                self.put(*logprobs.pop(0))
+                self.put(*logprobs.popleft())
+            if token_ids and token_ids[0][0] == ticket:
+                self.put(ticket, TokenId(token_ids.popleft()[1]))
             self.put(ticket, piece)
         for end in step.ended:
             self.finish(end.ticket, end)

@@ -158,6 +158,8 @@ class MessageValidator:
             n_stray += self._charge(ticket, len(piece))
         for ticket, logprob in step.logprobs:
             n_stray += self._charge(ticket, logprob_bytes(logprob))
+        for ticket, _ in step.token_ids:
+            n_stray += self._charge(ticket, 0)
         for ticket, n_tokens in step.prefilled:
             check_counts(n_tokens)
             n_stray += self._charge(ticket, 0)
@@ -174,6 +176,7 @@ class MessageValidator:
             or step.ended
             or step.drafted
             or step.logprobs
+            or step.token_ids
         )
 
     def _check_embedded(self, result: Embedded) -> int:

@@ -48,6 +48,11 @@ class AnswerStream(ABC, Generic[E]):
         self.reuse = CacheReuse()
         self.draft_counts = DraftCounts()
 
+    @property
+    def unsent_token_ids(self) -> Sequence[int]:
+        """Ids of the tokens that no event had so far, if they were requested."""
+        return ()
+
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self
 

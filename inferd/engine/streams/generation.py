@@ -1,10 +1,11 @@
 """Event streams of generate jobs: bytes become text, and in v2 text becomes blocks."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from inferd.backend.events import (
     Done,
@@ -21,14 +22,15 @@ from inferd.backend.events import (
 from inferd.backend.interface import CacheReuse, Prepared
 from inferd.backend.job import GenerateJob
 from inferd.dialects.dialect import Dialect
-from inferd.engine.channel.demultiplexer import JobMessage, PrefillProgress
+from inferd.engine.channel.demultiplexer import JobMessage, PrefillProgress, TokenId
 from inferd.engine.channel.result_queue import ResultQueue
 from inferd.engine.streams.base import STOP_REASONS_V2, AnswerStream, E, to_usage_v2
 from inferd.errors import InternalError
 from inferd.ipc.worker import Ended
-from inferd.output.parser import BlockParser, ParsedBlock
+from inferd.output.parser import BlockParser, CharRun, ParsedBlock
 from inferd.output.stops import StopMatcher
 from inferd.output.token_alignment import TokenAlignment
+from inferd.output.token_ids import TokenIds
 from inferd.output.utf8 import TextDecoder
 from inferd.wire.responses import DraftCounts, Logprob, StopReasonV2, Usage
 
@@ -71,7 +73,7 @@ class _GeneratedStream(AnswerStream[E]):
                 return events
             case PrefillProgress(processed):
                 return [Progress(processed, self._input_tokens)]
-            case Logprob() | CacheReuse() | DraftCounts():
+            case Logprob() | TokenId() | CacheReuse() | DraftCounts():
                 self._note(result)
                 return []
             case _:
@@ -102,14 +104,14 @@ class _GeneratedStream(AnswerStream[E]):
         """Return the visible part of a piece."""
         return piece
 
-    def _note(self, result: Logprob | CacheReuse | DraftCounts) -> None:
+    def _note(self, result: Logprob | TokenId | CacheReuse | DraftCounts) -> None:
         """Note a result that comes before the text that it belongs to."""
         match result:
             case CacheReuse():
                 self.reuse = result
             case DraftCounts():
                 self.draft_counts += result
-            case Logprob():
+            case Logprob() | TokenId():
                 pass  # v1 has no field for it
 
     @abstractmethod
@@ -194,30 +196,52 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
         self._next_logprobs: list[Logprob] = []  # of the next piece
         self._unparsed = TokenAlignment[Logprob]()  # of text that is not parsed yet
         self._to_send = TokenAlignment[Logprob]()  # of text that no event has yet
+        self._next_ids: list[int] = []  # of the next piece
+        self._token_ids = TokenIds()
         self._has_tool_call = False
         self._has_cut_call = False
 
-    def _note(self, result: Logprob | CacheReuse | DraftCounts) -> None:
+    @property
+    def unsent_token_ids(self) -> Sequence[int]:
+        """Ids of the tokens that no event had so far."""
+        return [*self._token_ids.rest(), *self._next_ids]
+
+    def _note(self, result: Logprob | TokenId | CacheReuse | DraftCounts) -> None:
         super()._note(result)
-        if isinstance(result, Logprob):
-            self._next_logprobs.append(result)
+        match result:
+            case Logprob():
+                self._next_logprobs.append(result)
+            case TokenId(id=token):
+                self._next_ids.append(token)
+            case _:
+                pass
 
     def _feed(self, text: str) -> Sequence[TokenEventV2]:
         if self._job.n_alternatives:
             self._unparsed.add(self._next_logprobs, len(text))
             self._next_logprobs = []
+        if self._job.wants_token_ids:
+            self._token_ids.add(self._next_ids, len(text))
+            self._next_ids = []
         parsed = self._parser.feed(text)
-        self._align_logprobs()
+        self._align()
         return [event for block in parsed for event in self._until_stop(block)]
 
-    def _align_logprobs(self) -> None:
-        """Assign tokens' log probabilities to text; drop those of other parts."""
+    def _align(self) -> None:
+        """Assign to text what is known of its tokens."""
         runs = self._parser.runs()
-        for n_chars, is_text in runs if self._job.n_alternatives else ():
-            if not is_text:
-                self._unparsed.skip(n_chars)
+        if self._job.wants_token_ids:
+            self._token_ids.parsed(runs)
+        if self._job.n_alternatives:
+            self._align_logprobs(runs)
+
+    def _align_logprobs(self, runs: Iterable[CharRun]) -> None:
+        """Assign tokens' log probabilities to text; drop those of other parts."""
+        for run in runs:
+            if not run.is_text:
+                self._unparsed.skip(run.n_chars)
                 continue
-            for share in self._unparsed.take(n_chars):
+            for share in self._unparsed.take(run.n_chars):
                 self._to_send.add(*share)
 
     def _flush(self, end: Ended) -> Sequence[TokenEventV2]:
@@ -232,7 +256,7 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
             # Text at the end of forced calls is part of an incomplete call.
             self._has_cut_call = was_cut
             parsed = [block for block in parsed if not isinstance(block, Text)]
-        self._align_logprobs()
+        self._align()
         events = [event for block in parsed for event in self._until_stop(block)]
         return [*events, *self._end_of_text()]
 
@@ -249,7 +273,15 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
                 yield from self._end_of_text()
                 if self._stops.matched is None:
                     self._has_tool_call |= isinstance(parsed, ToolUse)
-                    yield parsed
+                    yield self._with_token_ids(parsed)
+
+    def _with_token_ids(self, block: Thinking | ToolUse) -> Thinking | ToolUse:
+        if not self._job.wants_token_ids:
+            return block
+        if isinstance(block, ToolUse):
+            return replace(block, token_ids=tuple(self._token_ids.of_call()))
+        ids = self._token_ids.of_chars("thought", len(block.delta))
+        return replace(block, token_ids=tuple(ids))
 
     def _end_of_text(self) -> Iterator[TokenEventV2]:
         """Yield text that was held back: a stop string cannot span reasoning or a call."""
@@ -261,7 +293,12 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
     def _text(self, text: str) -> Iterator[TokenEventV2]:
         if text:
             shares = self._to_send.take(len(text))
-            yield Text(text, tuple(token for share in shares for token in share.tokens))
+            logprobs = tuple(token for share in shares for token in share.tokens)
+            if not self._job.wants_token_ids:
+                yield Text(text, logprobs)
+                return
+            ids = self._token_ids.of_chars("text", len(text))
+            yield Text(text, logprobs, token_ids=tuple(ids))
 
     def _done(self, end: Ended) -> TokenEventV2:
         return DoneV2(
@@ -271,7 +308,13 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
             stop_token_id=end.stop_token_id,
             structure_complete=self._structure_complete(end),
             warnings=tuple(self.warnings),
+            token_ids=tuple(self.unsent_token_ids),
+            end_token_id=self._end_token_id(end),
         )
+
+    def _end_token_id(self, end: Ended) -> int | None:
+        tells = self._job.wants_token_ids and self._stops.matched is None
+        return end.end_token_id if tells else None
 
     def _reason(self, end: Ended) -> StopReasonV2:
         if self._has_tool_call and not self._has_cut_call:

@@ -203,6 +203,7 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
             usage=usage,
             structure_complete=False if self._reports_structure else None,
             warnings=tuple(self._context.output.warnings),
+            token_ids=tuple(output.unsent_token_ids),
         )
         return [*self._blocks(merge_deltas(self._unsent)), self._done(done, detail)]
 
@@ -235,6 +236,7 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
                 logprobs=list(block.logprobs)
                 if isinstance(block, Text) and block.logprobs
                 else UNSET,
+                token_ids=list(block.token_ids) or UNSET,
             )
             for block in blocks
         ]
@@ -252,6 +254,8 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
             timing=self._context.timing(event.usage.output_tokens),
             stop_sequence=_or_unset(event.stop_sequence),
             stop_token_id=_or_unset(event.stop_token_id),
+            token_ids=list(event.token_ids) or UNSET,
+            end_token_id=_or_unset(event.end_token_id),
             detail=detail,
             structure_complete=_or_unset(event.structure_complete),
             warnings=_warnings(event.warnings),

@@ -16,6 +16,7 @@ from inferd.worker.llama.generate.token_writer import NAN_REASON
 from inferd.worker.llama.model.batch import Batch
 from inferd.worker.llama.model.context import LlamaContext
 from inferd.worker.llama.model.length_check import FarTooLongError, LengthCheck
+from inferd.worker.llama.model.prompt_tokens import refuse_unknown
 from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.texts import PreparedTexts, Vector, json_rows, unit_vectors
 
@@ -135,17 +136,11 @@ class Encoder:
 
     def _checked(self, tokenized: list[list[int]]) -> list[list[int]]:
         """Return a client's tokens; the first that do not fit, or are none, are refused."""
-        n_vocab = self._model.n_vocab
         for index, tokens in enumerate(tokenized):
             where = f"tokens[{index}]"
             if len(tokens) > self._n_ctx:
                 raise self._too_long(where, str(len(tokens)), "")
-            if max(tokens) >= n_vocab:
-                place = next(i for i, token in enumerate(tokens) if token >= n_vocab)
-                raise RefusedError(
-                    f"{where}[{place}] {tokens[place]} not in [0, {n_vocab - 1}], "
-                    "the model's vocabulary"
-                )
+            refuse_unknown(tokens, self._model.n_vocab, where)
         return tokenized
 
     def _pairs(self, job: RerankJob) -> list[list[int]]:

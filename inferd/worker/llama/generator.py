@@ -29,11 +29,19 @@ from inferd.worker.llama.grammar.constraint import (
 from inferd.worker.llama.model.chat_template import load_prompts
 from inferd.worker.llama.model.context import LlamaContext
 from inferd.worker.llama.model.length_check import FarTooLongError, LengthCheck
-from inferd.worker.llama.model.prompt_tokens import split_at_marker, tokenize_prompt
+from inferd.worker.llama.model.prompt_tokens import (
+    refuse_unknown,
+    split_at_marker,
+    tokenize_prompt,
+)
 from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.multimodal.media import Modalities
 from inferd.worker.llama.multimodal.pipeline import MediaPipeline
-from inferd.worker.llama.multimodal.prompt_spans import PromptMedia, interleave
+from inferd.worker.llama.multimodal.prompt_spans import (
+    MediaSpan,
+    PromptMedia,
+    interleave,
+)
 from inferd.worker.llama.prepare.model_info import encode_model_info
 from inferd.worker.llama.prepare.write import call_prefixes_of, write_prompt
 from inferd.worker.llama.speculation.drafter import Speculation
@@ -200,7 +208,8 @@ class Generator:
 
         Raises:
             RefusedError: the template refuses, the client's text holds too many special
-                tokens, an attachment cannot be read, or tokenising takes too long.
+                tokens, a token is not in the vocabulary, an attachment cannot be read, or
+                tokenising takes too long.
             PromptOverflowError: the context has no position left for an answer.
         """
         if not isinstance(job, GenerateJob):
@@ -208,9 +217,8 @@ class Generator:
         if job.media and self._media_pipeline is None:
             raise RefusedError("this model takes no attachments")
         rendered = self._render(job)
-        texts = self._tokenize(rendered.pieces, job)
         media = self._read_media(job, fds)
-        prompt, spans = interleave(texts, media)
+        prompt, spans = self._prompt(job, rendered.pieces, media)
         if len(prompt) + 1 > self._n_ctx:
             raise PromptOverflowError(len(prompt), self._n_ctx)
         if not prompt:
@@ -229,6 +237,15 @@ class Generator:
             media=tuple(media),
             spans=tuple(spans),
         )
+
+    def _prompt(
+        self, job: GenerateJob, pieces: Sequence[str], media: Sequence[PromptMedia]
+    ) -> tuple[list[int], list[MediaSpan]]:
+        """Return the tokens of a prompt, and where its media are among them."""
+        if job.input_tokens:
+            refuse_unknown(job.input_tokens, self._model.n_vocab, "input_tokens")
+            return job.input_tokens, []
+        return interleave(self._tokenize(pieces, job), media)
 
     def _read_media(self, job: GenerateJob, fds: Sequence[int]) -> list[PromptMedia]:
         if self._media_pipeline is None:
@@ -268,6 +285,8 @@ class Generator:
     def _render(self, job: GenerateJob) -> RenderedJob:
         if job.rendered is not None:
             return job.rendered
+        if job.input_tokens:
+            return RenderedJob(pieces=())
         if not job.is_plain:
             raise RuntimeError("a prompt that is not plain was not rendered")
         with self._growth:

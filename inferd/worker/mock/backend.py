@@ -4,7 +4,7 @@ It ships with the daemon so that clients can be tested without a model. Everythi
 library is real: the process, the socket, the slots, the threads. It supports the whole
 protocol: ``<think>…</think>`` in the script is reasoning, ``<tool_call>{"name": …,
 "arguments": {…}}</tool_call>`` a tool call. Vectors and scores are computed from the texts,
-and are the same in every run. Images are ignored; a transcript is the script
+and are the same in every run. A token's id is its index in the script. Images are ignored; a transcript is the script
 (``mock.speech``).
 """
 
@@ -59,7 +59,7 @@ class _ScriptedAnswer(PreparedJob):
 
     @property
     def prompt_tokens(self) -> int:
-        return 0
+        return len(self.job.input_tokens) if isinstance(self.job, GenerateJob) else 0
 
 
 class MockBackend(WorkerBackend):
@@ -178,7 +178,7 @@ class MockBackend(WorkerBackend):
             return pending
         if delay := self._settings.token_delay_ms:
             time.sleep(delay / 1000)
-        step = Step(pieces=[], logprobs=[], prefilled=[], ended=[])
+        step = Step(pieces=[], logprobs=[], token_ids=[], prefilled=[], ended=[])
         outcomes: list[StepOutcome] = [step]
         for ticket, answer in list(self._running.items()):
             match answer.job:
@@ -230,6 +230,8 @@ class MockBackend(WorkerBackend):
                 return
             if job.n_alternatives:
                 step.logprobs.append((ticket, _logprob(token, answer.tokens[token])))
+            if job.wants_token_ids:
+                step.token_ids.append((ticket, token))
             step.pieces.append((ticket, answer.tokens[token].encode()))
             answer.n_written += 1
         if answer.n_written == n_tokens and not self._is_death_scripted(
@@ -250,13 +252,14 @@ class MockBackend(WorkerBackend):
         stop_token: int | None = None,
     ) -> None:
         self.drop(ticket)
-        usage = Usage(prompt_tokens=0, completion_tokens=answer.n_written)
+        usage = Usage(answer.prompt_tokens, completion_tokens=answer.n_written)
         step.ended.append(
             Ended(
                 ticket=ticket,
                 stop_reason=stop_reason,
                 usage=usage,
                 stop_token_id=stop_token,
+                end_token_id=stop_token,
             )
         )
 

@@ -415,6 +415,8 @@ GENERATE = GenerateJob(
     sampling=Sampling(temperature=None, top_p=None, top_k=None, seed=1),
 )
 
+TOKENS = msgspec.structs.replace(GENERATE, turns=[], input_tokens=[7, 2**32 - 1])
+
 
 @pytest.mark.parametrize(
     ("job", "empty"),
@@ -425,6 +427,7 @@ GENERATE = GenerateJob(
             {"tokens": [[], []]},
         ),
         (GENERATE, {"turns": []}),
+        (TOKENS, {"input_tokens": [7]}),
     ],
 )
 def test_content_is_sent_apart_and_restored_in_the_worker(job, empty):
@@ -436,13 +439,16 @@ def test_content_is_sent_apart_and_restored_in_the_worker(job, empty):
     assert decode_to_worker(payload) == Prepare(ticket=7, job=job)
 
 
-def test_content_is_restored_in_the_preparer_too():
-    content = encode_content(GENERATE)
-    light = msgspec.structs.replace(GENERATE, content=msgspec.Raw(content), turns=[])
+@pytest.mark.parametrize(
+    ("whole", "empty"), [(GENERATE, {"turns": []}), (TOKENS, {"input_tokens": [7]})]
+)
+def test_content_is_restored_in_the_preparer_too(whole, empty):
+    content = msgspec.Raw(encode_content(whole))
+    light = msgspec.structs.replace(whole, content=content, **empty)
     asked = Render(ticket=7, job=light, known_grammars=(b"k" * 32,))
     head, rest = encode_in_parts(asked)
     [payload] = payloads(bytes(head) + bytes(rest))
-    assert decode_to_preparer(payload) == msgspec.structs.replace(asked, job=GENERATE)
+    assert decode_to_preparer(payload) == msgspec.structs.replace(asked, job=whole)
 
 
 def test_a_job_that_another_process_has_read_is_not_plain():

@@ -260,16 +260,19 @@ def test_what_is_text_is_counted_and_what_is_not():
     parser = BlockParser(ALL)
     parser.feed(f"<think>a</think>b<calls>{CALL}</calls>")
     parser.feed("<calls>no</calls>c<say")
-    assert parser.runs() == [(16, False), (1, True), (24, False), (18, True)]
+    assert parser.runs() == [
+        *[(7, "marker", 0), (1, "thought", 0), (8, "marker", 0)],
+        *[(1, "text", 0), (24, "calls", 1), (18, "text", 0)],
+    ]
     parser.finish()
-    assert parser.runs() == [(4, True)]
+    assert parser.runs() == [(4, "text", 0)]
 
 
 def told_as_text(runs, text):
     at = 0
-    for n_chars, is_text in runs:
-        yield text[at : at + n_chars] if is_text else ""
-        at += n_chars
+    for run in runs:
+        yield text[at : at + run.n_chars] if run.is_text else ""
+        at += run.n_chars
     assert at == len(text)
 
 

@@ -62,7 +62,7 @@ def test_of_sound_nothing_is_here_yet():
 @given(st.lists(BLOCKS, max_size=6))
 def test_there_is_a_marker_for_each_of_the_media(blocks):
     request = asked(*blocks)
-    texts = "".join(turn.text for turn in turns_of(request.messages, "#"))
+    texts = "".join(turn.text for turn in turns_of(request.conversation, "#"))
     assert texts.count("#") == len(media_in(request))
 
 

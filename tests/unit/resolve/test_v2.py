@@ -7,13 +7,14 @@ from msgspec import Raw
 from inferd.backend import job as tools
 from inferd.backend.job import GenerateJob, Sampling, Turn
 from inferd.errors import InvalidRequestError, PeerError
-from inferd.limits.protocol import MAX_BLOCK_DEPTH
+from inferd.limits.protocol import MAX_BLOCK_DEPTH, MAX_INPUT_TOKENS
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.v2 import resolve_v2
 from inferd.routing import (
     CONSTRAINS_OUTPUT,
     GENERATES,
     HAS_REASONING,
+    KNOWS_TOKENS,
     SERVES_V2,
     TAKES_TOOLS,
 )
@@ -273,3 +274,21 @@ def test_blocks_may_be_nested_so_deeply_and_no_deeper(levels):
     else:
         with pytest.raises(PeerError, match=r"nested over 16 deep|nested too deeply"):
             resolve_v2(decode_blocks(line), seed=7)
+
+
+def test_a_prompt_of_tokens_is_passed_on_with_what_a_backend_must_be_able_to_do():
+    plan = resolve_v2(
+        BlocksRequest(input_tokens=[7, 0], token_ids=True), seed=1, marker="#"
+    )
+    assert (plan.job.input_tokens, plan.job.turns) == ([7, 0], [])
+    assert plan.job.wants_token_ids
+    assert plan.job.is_plain
+    assert plan.needs == (GENERATES, SERVES_V2, KNOWS_TOKENS)
+    assert not plan.job.may_call
+
+
+def test_a_prompt_of_more_tokens_than_any_context_has_is_refused():
+    tokens = [0] * (MAX_INPUT_TOKENS + 1)
+    resolve_v2(BlocksRequest(input_tokens=tokens[1:]), seed=1)
+    with pytest.raises(InvalidRequestError, match="1048577 entries, at most 1048576"):
+        resolve_v2(BlocksRequest(input_tokens=tokens), seed=1)

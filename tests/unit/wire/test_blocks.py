@@ -29,7 +29,7 @@ NUMBERS = [
 ]
 FLAGS = [
     *("thinking", "stream", "prefill_only", "progress", "translate", "strict"),
-    *("describe", "speech_logprobs"),
+    *("describe", "speech_logprobs", "token_ids"),
 ]
 OTHERS = [
     *("logit_bias", "stop", "stop_token_ids", "response_format", "tool_choice"),
@@ -50,13 +50,14 @@ def refusal(**fields):
 
 def test_every_field_is_read():
     request = decode_blocks(examples.BLOCKS)
-    assert [message.role for message in request.messages] == ["user"]
+    assert [message.role for message in request.conversation] == ["user"]
     assert [type(each).__struct_config__.tag for each in request.attachments] == [
         *("image", "audio", "video"),
     ]
     assert [tool.name for tool in request.tools] == ["f"]
     given = {name: getattr(request, name) for name in request.__struct_fields__}
     options = [*U32_FIELDS, *NUMBERS, *FLAGS, *OTHERS]
+    assert given.pop("input_tokens") is None
     assert set(given) == {"id", "messages", "attachments", "tools", *options}
     assert None not in given.values()
     assert (given["top_p"], given["logit_bias"]) == (1.0, {"5": -100.0})
@@ -66,7 +67,7 @@ def test_every_field_is_read():
 
 
 def test_every_type_of_block_is_read():
-    [message] = decode_blocks(examples.BLOCKS).messages
+    [message] = decode_blocks(examples.BLOCKS).conversation
     assert message.content == [
         blocks.TextBlock("hi"),
         blocks.ImageBlock("i"),
@@ -211,7 +212,7 @@ def test_json_that_is_nobodys_business_is_kept_as_it_was_written(written):
         b'"description":"","input_schema":%s}],"response_format":'
         b'{"type":"json_schema","schema":%s}}' % ((written,) * 3)
     )
-    [call] = request.messages[0].content
+    [call] = request.conversation[0].content
     assert isinstance(call, blocks.ToolUseBlock)
     assert bytes(call.input) == bytes(request.tools[0].input_schema) == written
     assert request.response_format is not None

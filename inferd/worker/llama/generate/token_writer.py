@@ -35,6 +35,7 @@ class StepOutput:
 
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     logprobs: list[tuple[int, Logprob]] = field(default_factory=list)
+    token_ids: list[tuple[int, int]] = field(default_factory=list)
     drafted: list[tuple[int, DraftCounts]] = field(default_factory=list)
     prefilled: list[tuple[int, int]] = field(default_factory=list)
     """Decoded prompt tokens by ticket, for jobs that asked for progress."""
@@ -47,6 +48,7 @@ class StepOutput:
             started=started,
             pieces=self.pieces,
             logprobs=self.logprobs,
+            token_ids=self.token_ids,
             prefilled=self.prefilled,
             drafted=self.drafted,
             ended=[end for end in ends if isinstance(end, Ended)] if ends else [],
@@ -157,11 +159,14 @@ class TokenWriter:
         """
         is_stop = sequence.job.stop_token_ids and _is_stop(sequence, token)
         if is_stop or self._model.is_end(token):
-            return ended(sequence, "end", stop_token=token if is_stop else None)
+            stop_token = token if is_stop else None
+            return ended(sequence, "end", stop_token=stop_token, end_token=token)
         sampler = sequence.prepared.sampler
         if sampler.is_constrained:
             sampler.accept(token)
         sequence.tokens.append(token)
+        if sequence.job.wants_token_ids:
+            output.token_ids.append((sequence.ticket, token))
         if logprob is not None:
             output.logprobs.append((sequence.ticket, logprob))
         output.pieces.append((sequence.ticket, self._model.piece(token)))
@@ -200,7 +205,11 @@ def _match_drafts(
 
 
 def ended(
-    sequence: RunningSequence, why: StopReason, *, stop_token: int | None = None
+    sequence: RunningSequence,
+    why: StopReason,
+    *,
+    stop_token: int | None = None,
+    end_token: int | None = None,
 ) -> Ended:
     """Build the message that ends an answer."""
     return Ended(
@@ -212,6 +221,7 @@ def ended(
             cached_tokens=sequence.n_reused,
         ),
         stop_token_id=stop_token,
+        end_token_id=end_token,
         structure_complete=sequence.prepared.sampler.structure_complete,
     )
 

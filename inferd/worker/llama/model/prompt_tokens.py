@@ -5,6 +5,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from inferd.dialects.prompt.special_tokens import SpecialTokenTexts
+from inferd.worker.backend import RefusedError
 from inferd.worker.llama.library.binding import llama
 from inferd.worker.llama.model.weights import LlamaModel
 
@@ -23,6 +24,25 @@ def single_token_texts(model: LlamaModel) -> SpecialTokenTexts:
             texts = always if kind & _NO_TEXT else where_used
             texts.append(text.decode("utf-8", "replace"))
     return SpecialTokenTexts(always, where_used)
+
+
+def refuse_unknown(tokens: Sequence[int], n_vocab: int, where: str) -> None:
+    """Check that a client's tokens are in the model's vocabulary.
+
+    Args:
+        tokens: at least one, none negative.
+        n_vocab: number of the model's tokens.
+        where: what the client calls them.
+
+    Raises:
+        RefusedError: the first that is not, with its index.
+    """
+    if max(tokens) < n_vocab:
+        return
+    index = next(i for i, token in enumerate(tokens) if token >= n_vocab)
+    raise RefusedError(
+        f"{where}[{index}] {tokens[index]} not in [0, {n_vocab - 1}], the model's vocabulary"
+    )
 
 
 def split_at_marker(marker: str, pieces: Sequence[str]) -> list[list[str]]:

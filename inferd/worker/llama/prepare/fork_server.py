@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from inferd.backend.job import RenderedJob
 from inferd.dialects.prompt.renderer import PromptRenderer
 from inferd.ipc.encoding import LENGTH_BYTES, decode_to_preparer, encode
 from inferd.ipc.preparer import (
@@ -174,7 +175,10 @@ def response_to(
 def _render(
     asked: Render, shared: SharedState, send: Callable[[FromPreparer], None]
 ) -> FromPreparer:
-    written = write_prompt(shared.prompts, asked.job)
+    if asked.job.input_tokens:
+        written = RenderedJob(pieces=())
+    else:
+        written = write_prompt(shared.prompts, asked.job)
     if shared.grammars is None:
         return Rendered(ticket=asked.ticket, rendered=written)
     reported: list[str] = []

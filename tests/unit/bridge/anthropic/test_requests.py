@@ -143,7 +143,7 @@ def test_a_system_prompt_is_passed_on_whole(system):
     whole = (
         system if isinstance(system, str) else "".join(each["text"] for each in system)
     )
-    messages = request(system=system).messages
+    messages = request(system=system).conversation
     joined = "".join(
         block.text for block in messages[0].content if hasattr(block, "text")
     )
@@ -329,7 +329,7 @@ def test_pictures_are_attached_in_turns_and_in_results():
     result = {"type": "tool_result", "tool_use_id": "t", "content": [text("see"), two]}
     content = [one, text("what?"), result]
     asked = ask_message(body(messages=[{"role": "user", "content": content}]), ASKED)
-    [message] = generated(asked).messages
+    [message] = generated(asked).conversation
     assert message.content == [
         ImageBlock("1"),
         TextBlock("what?"),

@@ -85,7 +85,7 @@ def test_pictures_and_recordings_are_attached_in_their_order():
         {**heard("Ag==", "wav"), **of_a_cache},
     ]
     asked = ask(messages=[*HI, {"role": "user", "content": content}])
-    assert generated(asked).messages[1].content == [
+    assert generated(asked).conversation[1].content == [
         TextBlock("Compare."),
         ImageBlock("1"),
         AudioBlock("2"),
@@ -218,7 +218,7 @@ def test_a_parsed_answer_of_openais_client_may_be_sent_back():
     calls = [{"id": "c", "type": "function", "function": function}]
     answer = {"role": "assistant", "content": "{}", "parsed": {"b": 2}}
     plain = {"role": "assistant", "content": "{}", "tool_calls": calls}
-    [_, found] = request(messages=[*HI, {**answer, "tool_calls": calls}]).messages
+    [_, found] = request(messages=[*HI, {**answer, "tool_calls": calls}]).conversation
     del function["parsed_arguments"]
     assert [found] == request(messages=[plain]).messages
 

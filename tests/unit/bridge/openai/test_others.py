@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from inferd.bridge.apis import APIS, api_of
 from inferd.bridge.openai.api import OPENAI, model_list
@@ -43,7 +43,7 @@ def body(**fields: Any) -> bytes:
 def test_a_prompt_is_a_message_and_its_completion_a_text():
     question = ask_completion(body(prompt=["Say hi"], model="m"), ASKED)
     assert isinstance(question.request, BlocksRequest)
-    assert question.request.messages[0].content == [TextBlock("Say hi")]
+    assert question.request.conversation[0].content == [TextBlock("Say hi")]
     assert question.request.max_tokens == 16
     end = ClientBlocksDone(
         id="req_1", usage=UsageV2(2, 1), stop_reason="max_tokens", backend="chat"
@@ -55,7 +55,16 @@ def test_a_prompt_is_a_message_and_its_completion_a_text():
     assert found["usage"]["total_tokens"] == 3
 
 
-@each_case("prompt", [["a", "b"], [1, 2], [[1, 2]], []])
+@each_case("prompt", [[1, 2], [[1, 2]]])
+def test_a_prompt_may_be_tokens(prompt):
+    request = ask_completion(body(prompt=prompt), ASKED).request
+    assert isinstance(request, BlocksRequest)
+    assert (request.messages, request.input_tokens) == (UNSET, [1, 2])
+
+
+@each_case(
+    "prompt", [["a", "b"], [[1], [2]], [], [[]], [1, "a"], [-1], [True], [2**32]]
+)
 def test_other_prompts_are_refused(prompt):
     with pytest.raises(BridgeError, match="^prompt: "):
         ask_completion(body(prompt=prompt), ASKED)

@@ -133,7 +133,7 @@ def test_each_request_is_taken(path, fields):
     assert question.request.model == fields["model"]
     assert question.is_streamed == fields.get("stream", False)
     if isinstance(question.request, BlocksRequest):
-        assert len(question.request.messages) == len(fields["messages"])
+        assert len(question.request.conversation) == len(fields["messages"])
         assert len(question.request.tools) == len(fields.get("tools", []))
 
 

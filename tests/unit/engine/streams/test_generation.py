@@ -33,6 +33,7 @@ from inferd.dialects.families.mistral import MISTRAL
 from inferd.engine.channel.demultiplexer import (
     JobMessage,
     PrefillProgress,
+    TokenId,
     WorkerDiedError,
 )
 from inferd.engine.channel.result_queue import ResultQueue
@@ -822,3 +823,68 @@ async def test_a_run_that_failed_is_the_requests_doing_or_the_backends(
 async def test_an_answer_of_another_kind_is_a_failure(make, wrong, autojump_clock):
     with pytest.raises(InternalError):
         await events_of(make(wrong))
+
+
+def with_ids(pieces):
+    results: list[JobMessage] = []
+    for token, piece in enumerate(pieces):
+        results += [TokenId(token), piece.encode() if isinstance(piece, str) else piece]
+    return results
+
+
+def ids_of(events):
+    return [each.token_ids for each in events]
+
+
+async def test_the_id_of_a_token_comes_with_the_block_that_it_begins_in(autojump_clock):
+    pieces = [
+        "<t>",
+        "a",
+        "b</t>c",
+        "d\xc3".encode("latin-1"),
+        b"\xa9",
+        CALL,
+        "",
+        "e",
+        "<",
+    ]
+    end = msgspec.structs.replace(ended(1, 9), end_token_id=99)
+    stream = block_stream(*with_ids(pieces), end, wants_token_ids=True)
+    events = await events_of(stream)
+    assert [(type(each).__name__, each.token_ids) for each in events[:-2]] == [
+        *[("Thinking", (0, 1)), ("Thinking", (2,)), ("Text", ())],
+        *[("Text", (3,)), ("Text", (4,)), ("ToolUse", (5,)), ("Text", (6, 7))],
+    ]
+    assert events[-2] == Text("<", token_ids=(8,))
+    assert (events[-1].token_ids, events[-1].end_token_id) == ((), 99)
+    assert all(each == () for each in ids_of(await events_of(block_stream("a", end))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["<t>", "</t>", "ab", CALL, "<c>no</c>", "é", "STOP"])
+    ).flatmap(lambda parts: chunked("".join(parts).encode())),
+    st.booleans(),
+)
+def test_every_id_is_told_once_and_in_order(pieces, stops):
+    async def check() -> None:
+        stream = block_stream(
+            *with_ids(pieces),
+            ended(1, len(pieces)),
+            wants_token_ids=True,
+            stops=("STOP",) if stops else (),
+        )
+        events = await events_of(stream)
+        told = [token for each in events for token in each.token_ids]
+        assert told == [*range(stream.n_tokens)]
+
+    trio.run(check)
+
+
+async def test_what_no_event_has_of_a_cancelled_answer_is_known(autojump_clock):
+    stream = block_stream(
+        *with_ids(["a", "STO"]), stops=("STOP",), wants_token_ids=True
+    )
+    assert await anext(aiter(stream)) == [Text("a", token_ids=(0,))]
+    assert [*stream.unsent_token_ids] == [1]

@@ -197,8 +197,16 @@ def test_it_does_not_die_unless_told_to(deaths):
 def test_a_stop_token_ends_it_before_it_is_said():
     mock = started(backend("a", "b", "c"), 1, stop_token_ids=(9, 1))
     assert step_of(mock) == Step(pieces=[(1, b"a")])
-    assert step_of(mock) == Step(ended=[ended(1, 1, stop_token_id=1)])
+    end = ended(1, 1, stop_token_id=1, end_token_id=1)
+    assert step_of(mock) == Step(ended=[end])
     assert not mock.is_busy
+
+
+def test_a_prompt_of_tokens_is_counted_and_each_token_tells_its_id():
+    mock = started(backend("a", "b"), 1, input_tokens=[5, 7], wants_token_ids=True)
+    assert step_of(mock) == Step(pieces=[(1, b"a")], token_ids=[(1, 0)])
+    [end] = step_of(mock).ended
+    assert (end.usage.prompt_tokens, end.end_token_id) == (2, None)
 
 
 def test_a_stop_token_beyond_the_last_line_changes_nothing():

@@ -270,7 +270,7 @@ def test_pictures_and_recordings_are_attached_in_messages_and_in_results():
     heard = {"type": "input_audio", "input_audio": {"data": "Ag==", "format": "mp3"}}
     result = {"type": "function_call_output", "call_id": "c", "output": [shown]}
     asked = ask(input=[{"role": "user", "content": [shown, heard]}, result])
-    first, second = generated(asked).messages
+    first, second = generated(asked).conversation
     assert first.content == [ImageBlock("1"), AudioBlock("2")]
     assert second.content == [ToolResultBlock("c", [ImageBlock("3")])]
     assert [(each.kind, each.place) for each in asked.media] == [
