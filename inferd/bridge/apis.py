@@ -5,12 +5,20 @@ from typing import Final
 
 from inferd.bridge.admin.api import ADMIN_API
 from inferd.bridge.anthropic.api import ANTHROPIC
+from inferd.bridge.native.api import NATIVE
 from inferd.bridge.ollama.api import OLLAMA
 from inferd.bridge.openai.api import OPENAI
 from inferd.bridge.translation.api import Api
 from inferd.bridge.whisper.api import WHISPER
 
-APIS: Final[Sequence[Api]] = (OPENAI, ANTHROPIC, OLLAMA, WHISPER, ADMIN_API)
+APIS: Final[Sequence[Api]] = (
+    OPENAI,
+    ANTHROPIC,
+    OLLAMA,
+    WHISPER,
+    ADMIN_API,
+    NATIVE,
+)
 
 
 def api_of(

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -27,6 +27,7 @@ from inferd.client import (
     ToolError,
     ToolLoopExceeded,
 )
+from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, generate, mock
 from tests.fakes.remote_engine import DONE, HEAD, chunk, sends, serving
@@ -64,9 +65,25 @@ def daemon() -> Iterator[DaemonProcess]:
         yield make(config).start()
 
 
+@pytest.fixture(scope="module")
+def bridge(daemon: DaemonProcess) -> Iterator[BridgeProcess]:
+    with bridge_to(daemon) as bridge:
+        yield bridge
+
+
+@pytest.fixture(params=["sockets", "bridge"])
+def place(
+    request: pytest.FixtureRequest, daemon: DaemonProcess, bridge: BridgeProcess
+) -> dict[str, Any]:
+    """How a client is told where to ask."""
+    if request.param == "sockets":
+        return {"path": daemon.directory}
+    return {"url": bridge.address}
+
+
 @pytest.fixture
-def client(daemon: DaemonProcess) -> Iterator[Client]:
-    with Client(daemon.directory) as client:
+def client(place: dict[str, Any]) -> Iterator[Client]:
+    with Client(**place) as client:
         yield client
 
 
@@ -112,19 +129,22 @@ def test_each_call_from_threads(client: Client):
     assert [each.document for each in ranked.results] == ["a red fox", "red"]
 
 
-def test_the_snippets_of_the_documentation_run(daemon: DaemonProcess, monkeypatch):
+def test_the_snippets_of_the_documentation_run(
+    daemon: DaemonProcess, bridge: BridgeProcess, monkeypatch
+):
     monkeypatch.setattr(
         "inferd.client.discovery.client_directories", lambda: [daemon.directory]
     )
     text = (ROOT / "docs" / "python.md").read_text()
     snippets = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(snippets) == 8
+    assert len(snippets) == 9
     for number, snippet in enumerate(snippets):
-        exec(compile(snippet, f"snippet {number}", "exec"), {"__name__": "snippet"})  # noqa: S102  # ours
+        program = snippet.replace("http://127.0.0.1:8313", bridge.address)
+        exec(compile(program, f"snippet {number}", "exec"), {"__name__": "snippet"})  # noqa: S102  # ours
 
 
-async def _each_call(daemon: DaemonProcess) -> None:
-    async with AsyncClient(daemon.directory) as client:
+async def _each_call(place: dict[str, Any]) -> None:
+    async with AsyncClient(**place) as client:
         await client.wait_ready()
         assert (await client.status()).is_ready
         assert len(await client.models()) == 4
@@ -141,12 +161,12 @@ async def _each_call(daemon: DaemonProcess) -> None:
         assert ranked.results[0].document == "a red fox"
 
 
-def test_each_call_from_tasks(daemon: DaemonProcess):
-    on_each_loop(lambda: _each_call(daemon))
+def test_each_call_from_tasks(place: dict[str, Any]):
+    on_each_loop(lambda: _each_call(place))
 
 
 def test_tools_are_called_and_the_loop_has_bounds(
-    daemon: DaemonProcess, client: Client
+    place: dict[str, Any], client: Client
 ):
     called: list[int] = []
 
@@ -178,7 +198,7 @@ def test_tools_are_called_and_the_loop_has_bounds(
             return a + b
 
         slow_add.__name__ = "add"
-        async with AsyncClient(daemon.directory) as other:
+        async with AsyncClient(**place) as other:
             for tools in ([slow_add], [add]):
                 with pytest.raises(ToolLoopExceeded) as exceeded:
                     await other.run_tools("?", tools, model="caller", max_turns=1)
@@ -188,7 +208,7 @@ def test_tools_are_called_and_the_loop_has_bounds(
 
 
 def test_speech_is_transcribed_from_blocks_of_samples(
-    daemon: DaemonProcess, client: Client
+    place: dict[str, Any], client: Client
 ):
     segments: list[str] = []
     found = client.transcribe(
@@ -204,7 +224,7 @@ def test_speech_is_transcribed_from_blocks_of_samples(
             yield SECOND
 
     async def program() -> None:
-        async with AsyncClient(daemon.directory) as other:
+        async with AsyncClient(**place) as other:
             for recording in (live(), [SECOND, b"", SECOND]):
                 heard = await other.transcribe(recording)
                 assert [each.text for each in heard.segments] == segments
@@ -248,9 +268,9 @@ def test_leaving_a_stream_cancels_its_request(daemon: DaemonProcess, client: Cli
     assert client.chat("hi").text == "Hello wörld!"
 
 
-def test_a_cancelled_task_has_cancelled_its_request(daemon: DaemonProcess):
+def test_a_cancelled_task_has_cancelled_its_request(place: dict[str, Any]):
     async def program() -> None:
-        async with AsyncClient(daemon.directory, max_connections=1) as client:
+        async with AsyncClient(**place, max_connections=1) as client:
             for _ in range(3):
                 with anyio.move_on_after(0.05) as scope:
                     await client.chat("hi", model="slow")

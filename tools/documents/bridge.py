@@ -13,6 +13,7 @@ TITLES = {
     "anthropic": "Anthropic's API",
     "ollama": "Ollama's API",
     "whisper": "The API of whisper.cpp's server",
+    "native": "The daemon's own protocol over HTTP",
     "admin": "Models and the daemon, managed over HTTP",
 }
 INTRO = """

@@ -91,3 +91,8 @@ def daemon_status(frame: AnyStatus) -> DaemonStatus | None:
         backend=frame.backend,
         reason=frame.reason,
     )
+
+
+def bridge_status(models: Sequence[ServedFacts]) -> DaemonStatus:
+    """Return how a daemon behind a bridge is, as far as its models tell."""
+    return DaemonStatus(state=READY if is_served(models) else "loading_model")

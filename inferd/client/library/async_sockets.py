@@ -1,10 +1,11 @@
 """Requests over the daemon's sockets from tasks: a bounded pool of connections."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol, Self
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Protocol, Self, cast
 
 import anyio
+from anyio import to_thread
 
 from inferd.client.admin import StatusStream
 from inferd.client.connection.loop import LoopConnection, close, connect, receive
@@ -12,8 +13,10 @@ from inferd.client.connection.pool import IdleConnections
 from inferd.client.core.failures import ClientError, ProtocolError, RequestTimeout
 from inferd.client.core.offers import DaemonStatus, daemon_status
 from inferd.client.core.plans import AnySurface
+from inferd.client.library.recordings import LiveRecording, samples_of
 from inferd.client.library.settings import ClientSettings
 from inferd.client.library.sockets import STATUS_S
+from inferd.client.surfaces import BLOCKS
 from inferd.surfaces import ADMIN
 from inferd.wire.requests import Request
 from inferd.wire.responses import Response, TerminalFrame
@@ -26,10 +29,6 @@ class AsyncAnswer(Protocol):
 
     async def next_frames(self) -> list[Response]:
         """Return the frames that have come; none at the end of the answer."""
-        ...
-
-    async def append(self, samples: bytes, *, is_last: bool = False) -> None:
-        """Append audio, where an attachment is open."""
         ...
 
     async def cancel(self) -> bool:
@@ -46,6 +45,15 @@ class AsyncTransport(Protocol):
 
     async def ask(self, surface: AnySurface, request: Request) -> AsyncAnswer:
         """Send a request once."""
+        ...
+
+    async def transcribe(
+        self,
+        request: Request,
+        recording: LiveRecording,
+        read: Callable[[Response], None],
+    ) -> None:
+        """Have a recording transcribed; ``read`` is told each frame."""
         ...
 
     async def status(self) -> DaemonStatus:
@@ -157,6 +165,22 @@ class AsyncSocketTransport:
         """Send a request once."""
         return await SocketAnswer(self, surface, request).begin()
 
+    async def transcribe(
+        self,
+        request: Request,
+        recording: LiveRecording,
+        read: Callable[[Response], None],
+    ) -> None:
+        """Have a recording transcribed while it is sent.
+
+        Args:
+            request: with an open attachment.
+            recording: to transcribe.
+            read: is told each frame.
+        """
+        answer = await self.ask(cast("AnySurface", BLOCKS), request)
+        await _exchange(answer, recording, read)
+
     async def take(self, surface: AnySurface) -> AnyConnection:
         """Take a connection out of the pool; ``give_back`` it."""
         with time_limit(self.timeout, "no connection became free"):
@@ -208,3 +232,61 @@ class AsyncSocketTransport:
         self._is_closed = True
         for connection in (*self._used, *self._idle.clear()):
             connection.close()
+
+
+def async_transport_for(settings: ClientSettings) -> AsyncTransport:
+    """Return what carries the requests of a client: sockets, or HTTP to a bridge."""
+    if settings.url is None:
+        return AsyncSocketTransport(settings)
+    from inferd.client.library.async_http import AsyncHttpTransport  # noqa: PLC0415  # takes 0.1 s
+
+    return AsyncHttpTransport(settings)
+
+
+async def _exchange(
+    answer: SocketAnswer, recording: LiveRecording, read: Callable[[Response], None]
+) -> None:
+    """Send a recording and read its transcript, at once; the first failure ends both."""
+    failures: list[Exception] = []
+
+    async def send() -> None:
+        try:
+            async with aclosing(_blocks(recording)) as blocks:
+                async for block in blocks:
+                    await answer.append(block)
+            await answer.append(b"", is_last=True)
+        except Exception as error:  # noqa: BLE001  # raised below, not in a group
+            failures.append(error)
+            tasks.cancel_scope.cancel()
+
+    async with aclosing(answer), anyio.create_task_group() as tasks:
+        tasks.start_soon(send)
+        try:
+            while frames := await answer.next_frames():
+                for frame in frames:
+                    read(frame)
+        except Exception as error:  # noqa: BLE001  # raised below, not in a group
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+
+
+async def _blocks(recording: LiveRecording) -> AsyncGenerator[bytes, None]:
+    """Yield the samples of a recording; those of a file are decoded in a thread."""
+    if isinstance(recording, AsyncIterable):
+        async for block in recording:
+            yield block
+        return
+    blocks = iter(samples_of(recording))
+    is_over = False
+
+    def following() -> bytes:
+        nonlocal is_over
+        for block in blocks:
+            return block
+        is_over = True
+        return b""
+
+    while not is_over:
+        yield await to_thread.run_sync(following, abandon_on_cancel=True)

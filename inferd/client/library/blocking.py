@@ -1,6 +1,6 @@
 """The library's client for threads."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
 from os import PathLike
@@ -36,7 +36,6 @@ from inferd.client.library.recordings import (
     TranscribeOptions,
     TranscriptCollector,
     is_file,
-    samples_of,
     transcribe_request,
 )
 from inferd.client.library.settings import (
@@ -45,7 +44,7 @@ from inferd.client.library.settings import (
     as_texts,
     new_id,
 )
-from inferd.client.library.sockets import SocketTransport
+from inferd.client.library.sockets import transport_for
 from inferd.client.library.streams import ChatStream
 from inferd.client.surfaces import BLOCKS
 from inferd.client.transcripts import Transcript, TranscriptSegment
@@ -65,7 +64,7 @@ def _ignore(_: object) -> None:
 
 
 class Client:
-    """Client of a daemon for threads, over its sockets.
+    """Client of a daemon for threads, over its sockets or a bridge.
 
     All methods raise ``ClientError``, of the class that ``inferd.client.core.failures`` has
     for the cause. A request that the daemon refuses because it is busy is sent again,
@@ -89,7 +88,7 @@ class Client:
         **options: Unpack[ClientOptions],
     ) -> None:
         self._settings = ClientSettings(path=path, **options)
-        self._transport = SocketTransport(self._settings)
+        self._transport = transport_for(self._settings)
 
     def __enter__(self) -> Self:
         return self
@@ -252,8 +251,7 @@ class Client:
     ) -> Generator[Response, None, None]:
         retries = self._retries() if is_file(recording) else Retries.none()
         request = transcribe_request(new_id(), options)
-        sound = partial(samples_of, recording)
-        return self._frames(cast("AnySurface", BLOCKS), request, sound, retries)
+        return self._frames(cast("AnySurface", BLOCKS), request, recording, retries)
 
     # --- the daemon ---------------------------------------------------------------------
 
@@ -333,15 +331,14 @@ class Client:
         self,
         surface: AnySurface,
         request: Request,
-        sound: Callable[[], Iterable[bytes]] | None = None,
+        recording: Recording | None = None,
         retries: Retries | None = None,
     ) -> Generator[Response, None, None]:
         """Yield the frames of an answer; send a refused request again."""
         retries = retries or self._retries()
         while True:
             has_begun = False
-            samples = None if sound is None else sound()
-            asked = self._transport.ask(surface, request, samples)
+            asked = self._transport.ask(surface, request, recording)
             try:
                 with closing(asked) as frames:
                     for frame in frames:

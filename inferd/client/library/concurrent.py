@@ -1,12 +1,6 @@
 """The library's client for tasks of trio and asyncio."""
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Awaitable,
-    Callable,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from os import PathLike
 from time import monotonic
@@ -39,7 +33,7 @@ from inferd.client.core.retries import Retries
 from inferd.client.core.tools import ToolError, ToolFunctions, result_text
 from inferd.client.core.vectors import Embeddings, Ranking
 from inferd.client.discovery import backoff
-from inferd.client.library.async_sockets import AsyncAnswer, AsyncSocketTransport
+from inferd.client.library.async_sockets import async_transport_for
 from inferd.client.library.async_streams import AsyncChatStream, AsyncFrames
 from inferd.client.library.blocking import READY_S
 from inferd.client.library.recordings import (
@@ -47,7 +41,6 @@ from inferd.client.library.recordings import (
     TranscribeOptions,
     TranscriptCollector,
     is_file,
-    samples_of,
     transcribe_request,
 )
 from inferd.client.library.settings import (
@@ -69,7 +62,7 @@ def _ignore(_: object) -> None:
 
 
 class AsyncClient:
-    """Client of a daemon for tasks of trio or asyncio, over its sockets.
+    """Client of a daemon for tasks of trio or asyncio, over its sockets or a bridge.
 
     All methods raise ``ClientError``, of the class that ``inferd.client.core.failures`` has
     for the cause. A request that the daemon refuses because it is busy is sent again,
@@ -94,7 +87,7 @@ class AsyncClient:
         **options: Unpack[ClientOptions],
     ) -> None:
         self._settings = ClientSettings(path=path, **options)
-        self._transport = AsyncSocketTransport(self._settings)
+        self._transport = async_transport_for(self._settings)
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,8 +245,7 @@ class AsyncClient:
         while True:
             request = transcribe_request(new_id(), options)
             try:
-                answer = await self._transport.ask(cast("AnySurface", BLOCKS), request)
-                await _exchange(answer, recording, collector)
+                await self._transport.transcribe(request, recording, collector.read)
             except ClientError as error:
                 pause = None if collector.last else retries.pause_after(error)
                 if pause is None:
@@ -338,52 +330,3 @@ class AsyncClient:
 
     def _retries(self) -> Retries:
         return Retries(self._settings.max_retries)
-
-
-async def _exchange(
-    answer: AsyncAnswer, recording: LiveRecording, collector: TranscriptCollector
-) -> None:
-    """Send a recording and read its transcript, at once; the first failure ends both."""
-    failures: list[Exception] = []
-
-    async def send() -> None:
-        try:
-            async with aclosing(_blocks(recording)) as blocks:
-                async for block in blocks:
-                    await answer.append(block)
-            await answer.append(b"", is_last=True)
-        except Exception as error:  # noqa: BLE001  # raised below, not in a group
-            failures.append(error)
-            tasks.cancel_scope.cancel()
-
-    async with aclosing(answer), anyio.create_task_group() as tasks:
-        tasks.start_soon(send)
-        try:
-            while frames := await answer.next_frames():
-                for frame in frames:
-                    collector.read(frame)
-        except Exception as error:  # noqa: BLE001  # raised below, not in a group
-            failures.append(error)
-        tasks.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
-
-
-async def _blocks(recording: LiveRecording) -> AsyncGenerator[bytes, None]:
-    """Yield the samples of a recording; those of a file are decoded in a thread."""
-    if isinstance(recording, AsyncIterable):
-        async for block in recording:
-            yield block
-        return
-    blocks = iter(samples_of(recording))
-    is_over = False
-
-    def following() -> bytes:
-        nonlocal is_over
-        for block in blocks:
-            return block
-        is_over = True
-        return b""
-
-    while not is_over:
-        yield await to_thread.run_sync(following, abandon_on_cancel=True)

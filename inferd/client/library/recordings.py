@@ -4,8 +4,11 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import TypedDict
+from typing import Final, TypedDict
 
+from anyio import to_thread
+
+from inferd.client.core.bridge_calls import wav_of
 from inferd.client.core.failures import ClientError
 from inferd.client.media.errors import MissingExtraError
 from inferd.client.media.sound import SAMPLE_RATE_HZ, decode, split_blocks
@@ -25,7 +28,10 @@ samples, mono, little-endian 32-bit floats, 16,000 a second."""
 LiveRecording = Recording | AsyncIterable[bytes]
 """As ``Recording``; samples may come asynchronously, too."""
 
-_SOUND_ID = "sound"
+_SOUND_ID: Final = "sound"
+RECORDING_MAX_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of a recording that is sent to a bridge, which is held in memory: more than an
+operator may allow with ``bridge.max_audio_bytes``, whose default is 64 MiB."""
 
 
 class TranscribeOptions(TypedDict, total=False):
@@ -102,6 +108,49 @@ def _decoded(content: bytes) -> Iterator[bytes]:
     except ImportError as error:
         raise MissingExtraError("av") from error
     return decode_open(BytesIO(content))
+
+
+def file_of(recording: Recording) -> bytes:
+    """Return a recording as a file, for those who decode it themselves.
+
+    Raises:
+        ClientError: it is no recording, or a longer one than a bridge may take.
+    """
+    match recording:
+        case bytes() | bytearray() | memoryview():
+            content = bytes(recording)
+        case str() | PathLike():
+            with Path(recording).open("rb") as file:
+                content = file.read(RECORDING_MAX_BYTES + 1)
+        case Iterable():
+            content = wav_of(_joined(recording))
+        case _:
+            raise ClientError("a recording is a path, bytes, or blocks of samples")
+    if len(content) > RECORDING_MAX_BYTES:
+        raise ClientError(f"a recording has at most {RECORDING_MAX_BYTES} bytes")
+    return content
+
+
+def _joined(blocks: Iterable[bytes]) -> bytes:
+    """Return all samples of a recording, which is bounded as files are."""
+    samples = bytearray()
+    for block in blocks:
+        samples += block
+        if len(samples) > RECORDING_MAX_BYTES:
+            break
+    return bytes(samples)
+
+
+async def file_of_live(recording: LiveRecording) -> bytes:
+    """Return a recording as a file, as ``file_of`` does, once all of it is there."""
+    if not isinstance(recording, AsyncIterable):
+        return await to_thread.run_sync(file_of, recording, abandon_on_cancel=True)
+    samples = bytearray()
+    async for block in recording:
+        samples += block
+        if len(samples) > RECORDING_MAX_BYTES:
+            break
+    return file_of([bytes(samples)])
 
 
 class TranscriptCollector:

@@ -1,8 +1,9 @@
 """The settings of a client of the library."""
 
 import os
+import ssl
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -29,6 +30,13 @@ class ClientOptions(TypedDict, total=False):
     """Requests that run at once; further ones wait. Default 16."""
     trusted_uids: Collection[int]
     """Users whose processes may answer, besides root, this user and the service's."""
+    url: str | None
+    """The address of a bridge, which is asked in place of the daemon's sockets:
+    ``http://127.0.0.1:8313``, ``https://HOST`` or ``unix:/PATH`` of its socket."""
+    token: str | None
+    """A token of the bridge; none is needed where the bridge runs as this user."""
+    tls: ssl.SSLContext | None
+    """Verifies a bridge with ``https``. Default: by the certificates of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +50,12 @@ class ClientSettings:
         max_connections: connections at once.
         trusted_uids: users whose processes may answer, besides root, this user and the
             service's.
+        url: the address of a bridge, in place of ``path``.
+        token: of the bridge; ``None`` for none.
+        tls: verifies a bridge with ``https``; ``None`` for the certificates of this machine.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range, or both ``path`` and ``url`` are given.
     """
 
     path: str | os.PathLike[str] | None = None
@@ -52,6 +63,9 @@ class ClientSettings:
     max_retries: int = MAX_RETRIES
     max_connections: int = MAX_CONNECTIONS
     trusted_uids: Collection[int] = ()
+    url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         if self.max_connections < 1 or self.max_retries < 0:
@@ -60,6 +74,10 @@ class ClientSettings:
             )
         if self.timeout is not None and self.timeout <= 0:
             raise ValueError("timeout must be above 0")
+        if self.url is not None and self.path is not None:
+            raise ValueError("path and url: one of them, not both")
+        if self.url is None and (self.token is not None or self.tls is not None):
+            raise ValueError("token and tls are for a bridge: they need url")
 
     @property
     def directory(self) -> Path | None:

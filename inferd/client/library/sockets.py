@@ -1,8 +1,9 @@
 """Requests over the daemon's sockets from threads: a bounded pool of connections."""
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from inferd.client.connection.pool import IdleConnections
 from inferd.client.connection.sync import SyncConnection
@@ -14,6 +15,7 @@ from inferd.client.core.failures import (
 )
 from inferd.client.core.offers import DaemonStatus, daemon_status
 from inferd.client.core.plans import AnySurface
+from inferd.client.library.recordings import Recording, samples_of
 from inferd.client.library.settings import ClientSettings
 from inferd.client.sync import ExchangeBounds, watch_status
 from inferd.wire.requests import Request
@@ -23,6 +25,28 @@ STATUS_S = 10.0
 """Seconds for one status, from connecting on."""
 
 AnyConnection = SyncConnection[Request, Response]
+
+
+class Transport(Protocol):
+    """What carries requests from threads."""
+
+    def ask(
+        self, surface: AnySurface, request: Request, recording: Recording | None
+    ) -> Generator[Response, None, None]:
+        """Send a request once and yield the frames of its answer."""
+        ...
+
+    def cancel(self, request_id: str) -> bool:
+        """Cancel a request of another thread; tell whether it was in progress."""
+        ...
+
+    def status(self) -> DaemonStatus:
+        """Ask how the daemon is."""
+        ...
+
+    def close(self) -> None:
+        """Close everything; requests in progress end."""
+        ...
 
 
 class SocketTransport:
@@ -45,9 +69,10 @@ class SocketTransport:
         self._is_closed = False
 
     def ask(
-        self, surface: AnySurface, request: Request, sound: Iterable[bytes] | None
+        self, surface: AnySurface, request: Request, recording: Recording | None
     ) -> Generator[Response, None, None]:
         """Send a request once and yield the frames of its answer."""
+        sound = None if recording is None else samples_of(recording)
         with self._connection(surface, request.id) as connection:
             try:
                 yield from connection.ask(request, sound=sound)
@@ -127,3 +152,12 @@ class SocketTransport:
     def _close_idle(self) -> None:
         for connection in self._idle.clear():
             connection.close()
+
+
+def transport_for(settings: ClientSettings) -> Transport:
+    """Return what carries the requests of a client: sockets, or HTTP to a bridge."""
+    if settings.url is None:
+        return SocketTransport(settings)
+    from inferd.client.library.http import HttpTransport  # noqa: PLC0415  # takes 0.1 s
+
+    return HttpTransport(settings)
