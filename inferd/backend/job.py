@@ -186,6 +186,8 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """Whether to report progress of the prompt."""
     rendered: RenderedJob | None = None
     """The rendered prompt and grammar, if the preparer has made them."""
+    via: tuple[str, ...] = ()
+    """The daemons that pass it on, this one last, for a remote engine; else empty."""
 
     @property
     def is_plain(self) -> bool:
@@ -239,6 +241,8 @@ class EmbedJob(Struct, frozen=True, kw_only=True, tag="embed"):
     dimensions: int | None
     """How many numbers of a vector to keep, from its beginning; ``None`` for all."""
     task: str | None
+    via: tuple[str, ...] = ()
+    """The daemons that pass it on, this one last, for a remote engine; else empty."""
 
     @property
     def field(self) -> str:
@@ -256,6 +260,8 @@ class RerankJob(Struct, frozen=True, kw_only=True, tag="rerank"):
 
     query: str
     documents: list[str]
+    via: tuple[str, ...] = ()
+    """The daemons that pass it on, this one last, for a remote engine; else empty."""
 
 
 Timestamps = Literal["segment", "word"]
@@ -283,6 +289,8 @@ class TranscribeJob(Struct, frozen=True, kw_only=True, tag="transcribe"):
     """Whether to report provisional text."""
     wants_logprobs: bool = False
     """Whether to report the log probability of each token."""
+    via: tuple[str, ...] = ()
+    """The daemons that pass it on, this one last, for a remote engine; else empty."""
 
 
 Job = GenerateJob | EmbedJob | RerankJob | TranscribeJob

@@ -20,6 +20,16 @@ MAX_PRINCIPAL_CHARS: Final = 128
 """Characters of a request's ``principal``: a name of a person, a token or a program, with its
 domain. It is in the log line of each request. F-46."""
 
+MAX_VIA: Final = 8
+"""Daemons that may pass a request on, one to the next: each holds a place in its queue and a
+copy of the request for as long as the answer takes. F-56."""
+
+MAX_VIA_CHARS: Final = 64
+"""Characters of a daemon's id in ``via``; ours have twice ``INSTANCE_BYTES``."""
+
+INSTANCE_BYTES: Final = 8
+"""Random bytes of a daemon's id in ``via``: two daemons never draw the same one."""
+
 MAX_LISTED_MODELS: Final = 32
 """Names of models in one ``model_not_found`` or one refusal of an admin command: more than people read, in at most 4 KiB. A name
 has up to 128 characters, and backends and aliases may be many. F-1."""

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
 from inferd.limits.protocol import EMBED_NUMBER_BYTES, MAX_EMBED_INPUTS, MAX_FRAME_BYTES
-from inferd.resolve.options import context_of, keep_alive_of, model_of
+from inferd.resolve.options import context_of, keep_alive_of, model_of, via_of
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import EMBEDS
 from inferd.wire.requests import EmbedRequest
@@ -56,6 +56,7 @@ def resolve_embed(request: EmbedRequest) -> ResolvedRequest[EmbedJob]:
         needs=(EMBEDS, *context_of(request)),
         model=model_of(request),
         keep_alive_s=keep_alive_of(request),
+        via=via_of(request),
         describe=bool(request.describe),
     )
 

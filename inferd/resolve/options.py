@@ -14,6 +14,8 @@ from inferd.limits.protocol import (
     MAX_STOP_BYTES,
     MAX_STOP_TOKENS,
     MAX_STOPS,
+    MAX_VIA,
+    MAX_VIA_CHARS,
     TEMPERATURE_MAX,
     U32_MAX,
 )
@@ -130,6 +132,26 @@ def model_of(request: Request) -> str | None:
             f"model has {len(model)} characters, 1 to {MAX_MODEL_CHARS} are allowed"
         )
     return model
+
+
+def via_of(request: Request) -> tuple[str, ...]:
+    """Return the daemons that have passed a request on.
+
+    Raises:
+        InvalidRequestError: they are too many, or an id has no length that is allowed.
+    """
+    via = tuple(request.via or ())
+    if len(via) > MAX_VIA:
+        raise InvalidRequestError(
+            f"via has {len(via)} entries: at most {MAX_VIA} daemons pass a request on"
+        )
+    for index, name in enumerate(via):
+        if not 1 <= len(name) <= MAX_VIA_CHARS:
+            raise InvalidRequestError(
+                f"via[{index}] has {len(name)} characters, "
+                f"1 to {MAX_VIA_CHARS} are allowed"
+            )
+    return via
 
 
 def check_principal(name: str) -> None:

@@ -26,6 +26,8 @@ class ResolvedRequest(Struct, Generic[J], frozen=True, kw_only=True):
     """Milliseconds from arrival to the end of the answer."""
     keep_alive_s: float | None = None
     """Seconds without a request until its model may be unloaded; ``None``: as configured."""
+    via: tuple[str, ...] = ()
+    """The daemons that have passed it on."""
     describe: bool = False
     """Whether a refusal tells facts about the models that would do."""
     streams: bool = True

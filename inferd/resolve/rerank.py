@@ -3,7 +3,13 @@
 from inferd.backend.job import RerankJob
 from inferd.errors import InvalidRequestError
 from inferd.limits.protocol import MAX_RERANK_BYTES, MAX_RERANK_DOCUMENTS, U32_MAX
-from inferd.resolve.options import context_of, count_in_range, keep_alive_of, model_of
+from inferd.resolve.options import (
+    context_of,
+    count_in_range,
+    keep_alive_of,
+    model_of,
+    via_of,
+)
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import RERANKS
 from inferd.wire.requests import RerankRequest
@@ -32,6 +38,7 @@ def resolve_rerank(request: RerankRequest) -> ResolvedRequest[RerankJob]:
         needs=(RERANKS, *context_of(request)),
         model=model_of(request),
         keep_alive_s=keep_alive_of(request),
+        via=via_of(request),
         describe=bool(request.describe),
     )
 

@@ -17,6 +17,7 @@ from inferd.resolve.options import (
     model_of,
     seed_of,
     stops_of,
+    via_of,
 )
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.structure import grammar_of
@@ -59,6 +60,7 @@ def resolve_v1(
         model=model_of(request),
         streams=request.stream is not False,
         keep_alive_s=keep_alive_of(request),
+        via=via_of(request),
         describe=bool(request.describe),
     )
 

@@ -24,6 +24,7 @@ from inferd.resolve.options import (
     seed_of,
     stop_tokens_of,
     stops_of,
+    via_of,
 )
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.structure import choice_of, structure_of, tools_of
@@ -70,6 +71,7 @@ def resolve_v2(
         model=model_of(request),
         streams=request.stream is not False,
         keep_alive_s=keep_alive_of(request),
+        via=via_of(request),
         describe=bool(request.describe),
         priority=count_in_range(
             "priority", request.priority or 0, -MAX_PRIORITY, MAX_PRIORITY

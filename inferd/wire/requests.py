@@ -5,7 +5,7 @@ the ranges of integer types are checked here; all others in ``resolve``. Module 
 has the requests of v2.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -15,6 +15,10 @@ from inferd.limits.protocol import U32_MAX
 U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
 
 Role = Literal["system", "user", "assistant"]
+
+
+VIA_HEADER: Final = "Inferd-Via"
+"""The header in which ``via`` stands where a request goes through a bridge: ids with commas."""
 
 
 class ChatMessage(Struct, frozen=True):
@@ -47,6 +51,9 @@ class Request(Struct, frozen=True, kw_only=True):
     describe: bool | None = None
     """True: if the request is refused with ``model_not_found``, the frame has ``described``.
     Default false."""
+    via: list[str] | None = None
+    """Up to 8 ids, of 1 to 64 characters: the daemons that have passed it on. One that finds
+    its own id refuses it. Default: none."""
 
     def counts(self) -> dict[str, int]:
         """Count its parts, for the log; never with content."""

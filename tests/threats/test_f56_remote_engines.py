@@ -8,19 +8,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpcore2
+import msgspec
 import pytest
 import trio
 
+from inferd.config.kinds.inferd import InferdSettings
 from inferd.config.kinds.remote_address import parse_address
+from inferd.errors import InvalidRequestError
+from inferd.limits.protocol import MAX_VIA, MAX_VIA_CHARS
+from inferd.resolve.options import via_of
 from inferd.sandbox import landlock
+from inferd.wire.requests import DescribeRequest
 from inferd.worker.remote.http.network import (
     ConfiguredNetwork,
     RefusedAddressError,
     tls_context,
 )
+from inferd.worker.remote.inferd.api import api_of
+from inferd.worker.remote.job_translation import write_request
+from tests.cases import each_case
 from tests.daemon.harness import MakeDaemon, mock
 from tests.fakes.hub import make_certificate
 from tests.fakes.remote_engine import ANSWER, RemoteEngine, sends, serving
+from tests.unit.worker.remote.openai.jobs import job
 
 KEY = "sk-f56-0123456789"
 
@@ -254,3 +264,44 @@ def _core_limit(pid: int) -> tuple[str, str]:
 
 def _open_files(pid: int) -> list[str]:
     return [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+WRONG_VIA = {
+    f"{MAX_VIA + 1} entries": ["x"] * (MAX_VIA + 1),
+    "via\\[1\\] has 0 characters": ["x", ""],
+    f"has {MAX_VIA_CHARS + 1} characters": ["x" * (MAX_VIA_CHARS + 1)],
+}
+
+
+@each_case("reason", [*WRONG_VIA])
+def test_only_so_many_daemons_pass_a_request_on(reason):
+    with pytest.raises(InvalidRequestError, match=reason):
+        via_of(DescribeRequest(via=WRONG_VIA[reason]))
+    longest = ["x" * MAX_VIA_CHARS] * MAX_VIA
+    assert via_of(DescribeRequest(via=longest)) == tuple(longest)
+
+
+def test_a_worker_tells_who_has_passed_a_request_on():
+    for url in ("https://example.org", "sockets:/run/inferd"):
+        far = InferdSettings(name="r", base_url=url, model="m")
+        request = write_request(api_of(far), far, job(via=("a", "b")), ())
+        told = msgspec.json.decode(request.body).get("via", [*request.via])
+        assert told == ["a", "b"]
+
+
+@pytest.mark.slow
+def test_a_daemon_that_asks_itself_refuses_and_goes_on(
+    make_daemon: MakeDaemon, short_dir: Path
+):
+    far = {"name": "self", "kind": "inferd", "model": "self", "route_unnamed": True}
+    daemon = make_daemon(
+        {
+            "listen": {"directory": str(short_dir / "run")},
+            "admission": {"max_active": 1},
+            "backend": [{**far, "base_url": f"sockets:{short_dir / 'run'}"}],
+        }
+    ).start()
+    for _ in range(2):
+        [refusal] = daemon.ask()
+        assert refusal["code"] == "invalid_request"
+        assert "has passed the request on" in refusal["message"]

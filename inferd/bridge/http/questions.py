@@ -1,21 +1,31 @@
 """From the body of a request to the question that an API makes of it."""
 
+import dataclasses
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
+import msgspec
 import trio
 
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.http.form import FormParser
 from inferd.bridge.http.guard import content_type
 from inferd.bridge.translation.api import FormOperation, Operation
-from inferd.bridge.translation.question import Asked, DaemonFrame, Question
+from inferd.bridge.translation.question import (
+    Asked,
+    DaemonFrame,
+    DaemonRequest,
+    Question,
+)
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import SOUND_TOKENS_PER_S, THREADED_BODY_BYTES
+from inferd.wire.requests import VIA_HEADER
 from inferd.wire.responses import ProgressFrame
+
+_VIA_HEADER = VIA_HEADER.lower().encode()
 
 
 async def read_question(
@@ -43,6 +53,7 @@ async def read_question(
     ask = partial(operation.ask, body, asked)
     is_large = len(body) >= THREADED_BODY_BYTES
     question = await trio.to_thread.run_sync(ask) if is_large else ask()
+    question = _with_via(question, exchange)
     return question, len(body) + (getattr(question.request, "max_tokens", None) or 0)
 
 
@@ -59,7 +70,19 @@ async def _read_form(
     )
     form = parser.end()
     longest = math.ceil(settings.max_sound_s * SOUND_TOKENS_PER_S)
-    return operation.ask(form, asked), min(len(form.file), longest)
+    question = _with_via(operation.ask(form, asked), exchange)
+    return question, min(len(form.file), longest)
+
+
+def _with_via(question: Question, exchange: HttpExchange) -> Question:
+    """Tell the daemon which ones have passed the request on."""
+    values = [value for name, value in exchange.headers if name == _VIA_HEADER]
+    if not values:
+        return question
+    names = b",".join(values).decode("latin-1").split(",")
+    via = [stripped for each in names if (stripped := each.strip())]
+    request: DaemonRequest = msgspec.structs.replace(question.request, via=via)
+    return dataclasses.replace(question, request=request)
 
 
 async def lowering(

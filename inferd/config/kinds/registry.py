@@ -5,6 +5,7 @@ from typing import Final, TypeVar, cast
 
 from inferd.config.kinds.anthropic import ANTHROPIC
 from inferd.config.kinds.gemini import GEMINI
+from inferd.config.kinds.inferd import INFERD
 from inferd.config.kinds.kind import BackendKind, MemoryPolicy
 from inferd.config.kinds.llamacpp import LLAMACPP
 from inferd.config.kinds.mock import MOCK
@@ -64,6 +65,16 @@ MODELLESS: Final = MOCK
 """A kind whose worker needs no model, to try the sandbox with."""
 
 KINDS: Final = KindRegistry(
-    [LLAMACPP, WHISPERCPP, OPENAI, OLLAMA, ANTHROPIC, GEMINI, WHISPER_SERVER, MOCK],
+    [
+        LLAMACPP,
+        WHISPERCPP,
+        OPENAI,
+        OLLAMA,
+        ANTHROPIC,
+        GEMINI,
+        WHISPER_SERVER,
+        INFERD,
+        MOCK,
+    ],
     default=DEFAULT.settings(name="chat"),
 )

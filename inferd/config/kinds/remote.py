@@ -18,7 +18,11 @@ from inferd.config.kinds.kind import (
     no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel, absolute_path
-from inferd.config.kinds.remote_address import parse_address
+from inferd.config.kinds.remote_address import (
+    SOCKET_PREFIX,
+    SOCKETS_PREFIX,
+    parse_address,
+)
 from inferd.config.kinds.remote_limits import (
     ANSWER_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
@@ -41,6 +45,7 @@ from inferd.config.settings import (
 
 Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
 RemoteModel = Annotated[str, Meta(min_length=1, max_length=256)]
+Uid = Annotated[int, Meta(ge=0, le=2**32 - 2)]
 AnswerBytes = Annotated[int, Meta(ge=1024, le=HIGHEST_ANSWER_BYTES)]
 EventBytes = Annotated[int, Meta(ge=1024, le=HIGHEST_EVENT_BYTES)]
 
@@ -50,6 +55,8 @@ class RemoteSettings(BackendSettings, frozen=True, kw_only=True):
 
     default_path: ClassVar[str] = "/v1"
     """The path of a ``base_url`` that has none."""
+    takes_sockets: ClassVar[bool] = False
+    """Whether a ``base_url`` may be the directory of a daemon's sockets."""
     base_url: str
     """``https://HOST``, ``http://127.0.0.1:PORT`` or ``unix:/PATH`` of a socket; without a path
     it is ``/v1``. Plain HTTP goes to this machine alone."""
@@ -66,6 +73,9 @@ class RemoteSettings(BackendSettings, frozen=True, kw_only=True):
     ``$CREDENTIALS_DIRECTORY``. Unlike a variable it is read anew for each worker."""
     ca_file: FilePath | None = None
     """Certificates, in PEM, of who may vouch for the remote. Default: those of the system."""
+    trusted_uids: Annotated[tuple[Uid, ...], Meta(max_length=16)] = ()
+    """Users, besides root and the daemon's own, who may listen at the remote's Unix socket.
+    Others are sent nothing."""
     route_unnamed: bool = False
     """Send it requests without ``model``, too. Otherwise prompts leave the machine for those
     that name it alone."""
@@ -109,6 +119,10 @@ def find_contradiction(settings: RemoteSettings) -> Contradiction | None:
         )
     if settings.ca_file is not None and not _is_https(settings):
         return Contradiction("ca_file", settings.ca_file, "a base_url with https")
+    is_socket = settings.base_url.startswith((SOCKET_PREFIX, SOCKETS_PREFIX))
+    if settings.trusted_uids and not is_socket:
+        uids = list(settings.trusted_uids)
+        return Contradiction("trusted_uids", uids, "a base_url with unix:")
     return None
 
 
@@ -119,9 +133,12 @@ def _is_https(settings: RemoteSettings) -> bool:
 def locate_remote(settings: R, _: FindModel) -> R:
     """Check the address, and make the path of the certificates absolute."""
     try:
-        parse_address(settings.base_url, settings.default_path)
+        remote = parse_address(settings.base_url, settings.default_path)
     except ValueError as error:
         raise ConfigError(f"backend {settings.name}: base_url: {error}") from None
+    if remote.scheme == "sockets" and not settings.takes_sockets:
+        text = f"backend {settings.name}: base_url: only kind inferd takes sockets:"
+        raise ConfigError(text)
     if settings.ca_file is None:
         return settings
     path = absolute_path(settings.ca_file, backend=settings.name, key="ca_file")

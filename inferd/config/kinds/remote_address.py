@@ -14,13 +14,15 @@ _METADATA: Final = frozenset(
 )
 """Where clouds tell a machine its secrets."""
 
+SOCKET_PREFIX: Final = "unix:"
+SOCKETS_PREFIX: Final = "sockets:"
 Address = IPv4Address | IPv6Address
 
 
 class RemoteAddress(NamedTuple):
     """Where a remote engine is."""
 
-    scheme: Literal["http", "https", "unix"]
+    scheme: Literal["http", "https", "unix", "sockets"]
     host: str
     """A name or an address; ``localhost`` for a Unix socket."""
     port: int
@@ -28,7 +30,7 @@ class RemoteAddress(NamedTuple):
     path: str
     """The beginning of all paths, with ``/v1`` or what stands for it, and no ``/`` at the end."""
     socket: str | None = None
-    """The path of a Unix socket."""
+    """The path of a Unix socket; of the directory for the sockets of a daemon."""
 
     @property
     def shown_host(self) -> str:
@@ -43,7 +45,7 @@ class RemoteAddress(NamedTuple):
     def __str__(self) -> str:
         """Return the address without a path, for people."""
         if self.socket is not None:
-            return f"unix:{self.socket}"
+            return f"{self.scheme}:{self.socket}"
         return f"{self.scheme}://{self.shown_host}:{self.port}"
 
 
@@ -58,9 +60,12 @@ def parse_address(base_url: str, default_path: str = "/v1") -> RemoteAddress:
         ValueError: it is none, or one over which prompts could be read on the way; the text
             says what is allowed, and does not quote the value, which may have a password.
     """
-    if base_url.startswith("unix:"):
-        path = base_url.removeprefix("unix:").removeprefix("//")
+    if base_url.startswith(SOCKET_PREFIX):
+        path = base_url.removeprefix(SOCKET_PREFIX).removeprefix("//")
         return _parse_socket(path, default_path)
+    if base_url.startswith(SOCKETS_PREFIX):
+        path = base_url.removeprefix(SOCKETS_PREFIX).removeprefix("//")
+        return _parse_socket(path, "")._replace(scheme="sockets")
     try:
         parts = urlsplit(base_url)
         port = parts.port

@@ -1,8 +1,10 @@
 """The path of every request to a backend: queue, route, render, prepare, wait for a permit."""
 
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 import trio
@@ -12,8 +14,9 @@ from inferd.admission.control import RequestTraits
 from inferd.backend.interface import Backend, J, Prepared
 from inferd.backend.job import GenerateJob, Job, RenderedJob
 from inferd.config.settings import LimitSettings
-from inferd.errors import InferdError, ModelNotFoundError
+from inferd.errors import InferdError, InvalidRequestError, ModelNotFoundError
 from inferd.ipc.worker import Loading
+from inferd.limits.protocol import INSTANCE_BYTES
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import ModelNames, route
@@ -99,6 +102,8 @@ class Pipeline:
     """Of the backends that have one."""
     loop: LoopScheduler = field(default_factory=LoopScheduler)
     """Is told what a user's tokens take in tasks that are not the user's."""
+    instance: str = field(default_factory=partial(secrets.token_hex, INSTANCE_BYTES))
+    """The daemon's id among those that pass a request on; drawn at each start."""
 
     @asynccontextmanager
     async def admit(
@@ -141,7 +146,7 @@ class Pipeline:
                     if rendered is not None and isinstance(job, GenerateJob):
                         job = replace(job, rendered=rendered)
                     prepared = await prepares.enter_async_context(
-                        backend.prepare(job, fds)
+                        backend.prepare(self._passed_on(job, plan.via, backend), fds)
                     )
                 context.input_tokens = prepared.input_tokens
                 context.is_estimate = prepared.is_estimate
@@ -154,6 +159,24 @@ class Pipeline:
                     context.started()
                     yield backend, prepared
 
+    def _passed_on(self, job: J, via: Sequence[str], backend: Backend) -> J:
+        """Tell a remote engine who has passed the request on, this daemon last."""
+        if not backend.capabilities.remote:
+            return job
+        return replace(job, via=(*via, self.instance))
+
+    def _refuse_loop(self, via: Sequence[str]) -> None:
+        """Refuse a request that comes from here: its daemons ask each other without an end.
+
+        Raises:
+            InvalidRequestError: it is such a request.
+        """
+        if self.instance in via:
+            raise InvalidRequestError(
+                "via: this daemon has passed the request on, and is asked for it again: "
+                "remote backends lead back to where they are"
+            )
+
     async def _route(
         self, plan: ResolvedRequest[P], context: RequestContext
     ) -> Backend:
@@ -161,6 +184,7 @@ class Pipeline:
 
         A request without a name passes over backends whose budget is used up.
         """
+        self._refuse_loop(plan.via)
         await self.open_stored(
             plan.model, context, lambda: _traits_of(plan, context, UNREAD)
         )

@@ -44,6 +44,8 @@ class RemoteRequest(NamedTuple):
     content_type: str = JSON
     is_at_root: bool = False
     """Whether the path is below the server's root instead."""
+    via: tuple[str, ...] = ()
+    """The daemons that pass it on."""
 
 
 class TokenPiece(NamedTuple):
@@ -152,6 +154,10 @@ class RemoteApi(Generic[S_contra]):
     rerank: Whole[S_contra, RerankJob] | None = None
     transcribe: Whole[S_contra, TranscribeJob] | None = None
     models: RemoteModels | None = None
+    takes_sound: bool = False
+    """Whether conversations may have sound."""
+    takes_plain_media: bool = False
+    """Whether media are pixels and samples there, too, and not PNG and WAV."""
 
 
 def bearer(key: str) -> Mapping[str, str]:

@@ -18,8 +18,13 @@ from inferd.worker.remote.api import RemoteApi, RemoteRequest, S, WholeAnswer
 BASE64_GROWTH: Final = 4 / 3
 
 
-def refuse_media(settings: RemoteSettings, job: Job) -> None:
-    """Refuse media that no remote takes, before they are read.
+def refuse_media(settings: RemoteSettings, job: Job, *, takes_sound: bool) -> None:
+    """Refuse media that a remote does not take, before they are read.
+
+    Args:
+        settings: of the backend.
+        job: with the media.
+        takes_sound: whether conversations may have sound.
 
     Raises:
         RefusedError: a medium is still sent, or is sound in a conversation.
@@ -30,7 +35,8 @@ def refuse_media(settings: RemoteSettings, job: Job) -> None:
                 f'attachment "{medium.id}": backend "{settings.name}" takes no open audio: '
                 "its remote has no transcription of speech that is still sent"
             )
-        if isinstance(job, GenerateJob) and medium.kind != "image":
+        is_talk = isinstance(job, GenerateJob) and medium.kind != "image"
+        if is_talk and not takes_sound:
             raise RefusedError(
                 f'attachment "{medium.id}": backend "{settings.name}" takes images alone'
             )
@@ -50,6 +56,12 @@ def write_request(
     Raises:
         RefusedError: the remote cannot do what is asked.
     """
+    return _translate(api, settings, job, media)._replace(via=job.via)
+
+
+def _translate(
+    api: RemoteApi[S], settings: S, job: Job, media: Sequence[bytes]
+) -> RemoteRequest:
     match job:
         case GenerateJob() if api.chat is not None:
             return api.chat.write(settings, job, media)

@@ -30,7 +30,20 @@ def read_media(job: Job, fds: Sequence[int]) -> list[bytes]:
     ]
 
 
+def read_plain_media(job: Job, fds: Sequence[int]) -> list[bytes]:
+    """Read the media of a job as they are: pixels and samples; raises as ``read_media``."""
+    pairs = zip(media_of(job), fds, strict=True)
+    return [_checked(medium, _read(medium, fd)) for medium, fd in pairs]
+
+
 def _encode(medium: Media, data: bytes) -> bytes:
+    _checked(medium, data)
+    if medium.kind == "image":
+        return write_png(medium, data)
+    return write_wav(data, medium.sample_rate)
+
+
+def _checked(medium: Media, data: bytes) -> bytes:
     n_expected = medium.n_bytes
     if medium.kind == "image":
         n_expected = medium.width * medium.height * PIXEL_BYTES
@@ -39,9 +52,7 @@ def _encode(medium: Media, data: bytes) -> bytes:
         raise RefusedError(
             f'attachment "{medium.id}" has {len(data)} bytes, expected {n_expected}'
         )
-    if medium.kind == "image":
-        return write_png(medium, data)
-    return write_wav(data, medium.sample_rate)
+    return data
 
 
 def write_png(medium: Media, pixels: bytes) -> bytes:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple, TypeVar
 
@@ -41,6 +42,7 @@ class _Http(NamedTuple):
 
     service: ModuleType
     exchange: ModuleType
+    sockets: ModuleType
     trial: ModuleType
 
 
@@ -54,14 +56,14 @@ class _Connectable(NamedTuple):
     """Makes its ``RemoteConnections``."""
 
 
-def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
+def run_remote(kind: BackendKind[S], api_of: Callable[[S], RemoteApi[S]]) -> int:
     """Serve the daemon at the other end of the descriptor on the command line.
 
     Nobody can trace this process or read its memory: it has the key.
 
     Args:
         kind: whose program this is.
-        api: of its remotes.
+        api_of: gives the API of a remote by its settings.
 
     Returns:
         The exit code.
@@ -76,6 +78,7 @@ def run_remote(kind: BackendKind[S], api: RemoteApi[S]) -> int:
         match channel.receive():
             case ReceivedMessage(ReceivedLoad() as load):
                 settings = decode_settings(load, kind.settings)
+                api = api_of(settings)
             case _:
                 return EXIT_BUG
         try:
@@ -130,6 +133,13 @@ def _connectable(kind: BackendKind[S], api: RemoteApi[S], settings: S) -> _Conne
     key = _read_key(kind, settings)
     http = _import_http(kind)
     remote, tls = _prepare(settings)
+    if remote.scheme == "sockets":
+        return _Connectable(
+            key,
+            http,
+            remote.port,
+            partial(http.sockets.SocketConnections, Path(str(remote.socket)), settings),
+        )
     connect = partial(
         http.exchange.RemoteConnections,
         *(remote, settings),
@@ -184,11 +194,14 @@ def _import_http(kind: BackendKind[S]) -> _Http:
     try:
         from inferd.worker.remote import service, trial  # noqa: PLC0415  # an extra
         from inferd.worker.remote.http import exchange  # noqa: PLC0415  # an extra
+        from inferd.worker.remote.sockets import (  # noqa: PLC0415  # needs trio's
+            exchange as sockets,
+        )
     except ModuleNotFoundError as error:
         text = f"kind {kind.name} needs the package {error.name}"
         command = "pip install 'inferd[remote]'; in a checkout: make setup"
         raise LoadError(text, f"{text}: {command}") from error
-    return _Http(service, exchange, trial)
+    return _Http(service, exchange, sockets, trial)
 
 
 def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | None]:

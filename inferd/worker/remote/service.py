@@ -47,7 +47,7 @@ from inferd.worker.remote.job_translation import (
     refuse_media,
     write_request,
 )
-from inferd.worker.remote.media import read_media
+from inferd.worker.remote.media import read_media, read_plain_media
 from inferd.worker.remote.token_estimate import TokenEstimate
 
 S = TypeVar("S", bound=RemoteSettings)
@@ -144,9 +144,10 @@ class RemoteService(Generic[S]):
     async def _prepare_media(self, message: Prepare, fds: tuple[int, ...]) -> None:
         """Read the media of a job, and prepare it."""
         try:
-            refuse_media(self._settings, message.job)
+            refuse_media(self._settings, message.job, takes_sound=self._api.takes_sound)
+            read = read_plain_media if self._api.takes_plain_media else read_media
             media = await trio.to_thread.run_sync(
-                read_media, message.job, fds, limiter=self._media_readers
+                read, message.job, fds, limiter=self._media_readers
             )
         except RefusedError as error:
             reply: PromptReady | Refused = Refused(
@@ -269,7 +270,7 @@ class RemoteService(Generic[S]):
         if counting is None or request is None:
             usage = Usage(question.prompt_tokens, 0, is_estimate=True)
         else:
-            body = await _read_document(exchange, request)
+            body = await _read_document(exchange, request._replace(via=job.via))
             n_tokens = counting.read(body)
             self._estimate.note(question.n_bytes, n_tokens)
             usage = Usage(n_tokens, 0)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -10,6 +10,7 @@ from inferd.backend.job import EmbedJob
 from inferd.ipc.worker import Embedded
 from inferd.worker.remote.failure import RemoteError
 
+V = TypeVar("V")
 _ROWS: Final = 64
 """Vectors in one message to the daemon."""
 
@@ -48,6 +49,14 @@ def read_vectors(
     dimensions = min(job.dimensions or length, length)
     rows = [_unit(each, dimensions) for each in vectors]
     return [*_messages(ticket, rows, dimensions, n_tokens)]
+
+
+def in_order(found: Sequence[tuple[int, V]]) -> list[V]:
+    """Order by index; nothing if an index is missing, or there twice."""
+    by_index = dict(found)
+    if len(by_index) != len(found) or set(by_index) != set(range(len(found))):
+        return []
+    return [by_index[index] for index in range(len(found))]
 
 
 def _unit(vector: Sequence[float], dimensions: int) -> list[float]:

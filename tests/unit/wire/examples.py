@@ -29,7 +29,7 @@ BLOCKS = (
     b'"response_format":{"type":"json_schema","schema":{}},"tool_choice":{"name":"f"},'
     b'"thinking":true,"stream":false,"priority":-10,"deadline_ms":1,"cache":"off",'
     b'"prefill_only":false,"progress":true,"language":"de","translate":true,'
-    b'"timestamps":"word","speech_logprobs":true,"token_ids":true,"model":"m","principal":"p","strict":true,"keep_alive_s":0.5,"min_n_ctx":9,"describe":true}'
+    b'"timestamps":"word","speech_logprobs":true,"token_ids":true,"model":"m","principal":"p","strict":true,"keep_alive_s":0.5,"min_n_ctx":9,"describe":true,"via":["v"]}'
 )
 
 EMBED = b'{"id":"a","input":["one","two"],"dimensions":4,"task":"similarity","model":"m","principal":"p","strict":true}'

@@ -34,6 +34,7 @@ FLAGS = [
 OTHERS = [
     *("logit_bias", "stop", "stop_token_ids", "response_format", "tool_choice"),
     *("priority", "cache", "language", "timestamps", "model", "principal"),
+    "via",
 ]
 
 

@@ -7,4 +7,4 @@ from inferd.worker.remote.anthropic.api import ANTHROPIC_API
 from inferd.worker.remote.program import run_remote
 
 if __name__ == "__main__":
-    sys.exit(run_remote(ANTHROPIC, ANTHROPIC_API))
+    sys.exit(run_remote(ANTHROPIC, lambda _: ANTHROPIC_API))

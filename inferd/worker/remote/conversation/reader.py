@@ -11,6 +11,7 @@ from inferd.backend.job import GenerateJob
 from inferd.config.kinds.remote import RemoteSettings
 from inferd.ipc.worker import Ended
 from inferd.wire.responses import StopReason, Usage
+from inferd.worker.remote.api import Piece
 from inferd.worker.remote.failure import RemoteError, quote
 from inferd.worker.remote.generic_writer import GenericWriter
 
@@ -59,7 +60,7 @@ class AnswerBase(ABC):
         return self._writer.n_pieces
 
     @abstractmethod
-    def read(self, data: bytes) -> Sequence[bytes]:
+    def read(self, data: bytes) -> Sequence[Piece]:
         """Read the data of an event; return the pieces of the answer in it.
 
         Raises:

@@ -7,4 +7,4 @@ from inferd.worker.remote.gemini.api import GEMINI_API
 from inferd.worker.remote.program import run_remote
 
 if __name__ == "__main__":
-    sys.exit(run_remote(GEMINI, GEMINI_API))
+    sys.exit(run_remote(GEMINI, lambda _: GEMINI_API))

@@ -18,47 +18,16 @@ from inferd.config.kinds.remote_limits import (
     MAX_CONNECTIONS,
     MAX_HEAD_ERROR_BYTES,
 )
+from inferd.wire.requests import VIA_HEADER
 from inferd.worker.remote.api import AnswerForm, ErrorReader, RemoteRequest
 from inferd.worker.remote.failure import RemoteError
+from inferd.worker.remote.http.deadline import AnswerDeadline
 from inferd.worker.remote.http.json_lines import JsonLineSplitter
 from inferd.worker.remote.http.network import ConfiguredNetwork, RefusedAddressError
 from inferd.worker.remote.http.server_sent_events import EventSplitter
+from inferd.worker.remote.sockets.peer import UntrustedListenerError
 
 _OK: Final = 200
-
-
-class AnswerDeadline:
-    """How long an answer may take; the caller tells it of every token.
-
-    Args:
-        settings: with the seconds.
-        scope: is cancelled when they are over.
-    """
-
-    def __init__(self, settings: RemoteSettings, scope: trio.CancelScope) -> None:
-        self._settings = settings
-        self._scope = scope
-        self._ends_at = trio.current_time() + settings.answer_timeout_s
-        self.has_begun = False
-        """Whether there was a token."""
-        self._wait(settings.connect_timeout_s + settings.first_token_timeout_s)
-
-    def token_received(self) -> None:
-        """Note that the answer goes on."""
-        self.has_begun = True
-        self._wait(self._settings.stall_timeout_s)
-
-    @property
-    def reason(self) -> str:
-        """What took too long."""
-        if trio.current_time() >= self._ends_at:
-            return f"{self._settings.answer_timeout_s:g} s are over"
-        if self.has_begun:
-            return f"nothing came for {self._settings.stall_timeout_s:g} s"
-        return f"no answer within {self._settings.first_token_timeout_s:g} s"
-
-    def _wait(self, seconds: float) -> None:
-        self._scope.deadline = min(trio.current_time() + seconds, self._ends_at)
 
 
 class RemoteConnections:
@@ -103,7 +72,7 @@ class RemoteConnections:
             keepalive_expiry=IDLE_CONNECTION_S,
             retries=0,
             uds=remote.socket,
-            network_backend=ConfiguredNetwork(remote),
+            network_backend=ConfiguredNetwork(remote, settings.trusted_uids),
         )
 
     @asynccontextmanager
@@ -131,7 +100,7 @@ class RemoteConnections:
                 ) as response:
                     await self._check_head(response, request.form)
                     yield self._parts(response, request.form), deadline
-            except RefusedAddressError as error:
+            except (RefusedAddressError, UntrustedListenerError) as error:
                 raise RemoteError(f"the remote is refused: {error}") from error
             except httpcore2.ConnectTimeout as error:
                 seconds = self._settings.connect_timeout_s
@@ -160,6 +129,8 @@ class RemoteConnections:
         headers = {**self._headers, "Accept": ", ".join(accepted)}
         if request.body:
             headers["Content-Type"] = request.content_type
+        if request.via:
+            headers[VIA_HEADER] = ", ".join(request.via)
         return headers
 
     def _parts(

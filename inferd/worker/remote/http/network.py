@@ -6,7 +6,7 @@ so that no other answer of a name server can come between.
 
 import re
 import ssl
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ import trio
 
 from inferd.config.kinds.remote_address import RemoteAddress, is_allowed
 from inferd.config.kinds.remote_limits import MAX_ADDRESSES, MAX_CERTIFICATES
+from inferd.worker.remote.sockets.peer import check_listener
 
 _HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+").fullmatch
 """The names by which OpenSSL looks for certificates in a directory."""
@@ -31,10 +32,14 @@ class ConfiguredNetwork(httpcore2.AsyncNetworkBackend):
 
     Args:
         remote: where it is.
+        trusted_uids: who may listen at a Unix socket, besides root and this user.
     """
 
-    def __init__(self, remote: RemoteAddress) -> None:
+    def __init__(
+        self, remote: RemoteAddress, trusted_uids: Collection[int] = ()
+    ) -> None:
         self._remote = remote
+        self._trusted_uids = trusted_uids
         self._trio = httpcore2.TrioBackend()
 
     async def connect_tcp(
@@ -100,10 +105,21 @@ class ConfiguredNetwork(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109  # httpcore2's interface
         socket_options: SocketOptions | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the configured socket."""
+        """Connect to the configured socket, if who listens is trusted.
+
+        Raises:
+            RefusedAddressError: it is another socket.
+            UntrustedListenerError: another user listens.
+        """
         if path != self._remote.socket:
             raise RefusedAddressError("another socket than is configured")
-        return await self._trio.connect_unix_socket(path, timeout, socket_options)
+        stream = await self._trio.connect_unix_socket(path, timeout, socket_options)
+        try:
+            check_listener(stream.get_extra_info("socket"), self._trusted_uids)
+        except BaseException:
+            await stream.aclose()
+            raise
+        return stream
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -7,4 +7,4 @@ from inferd.worker.remote.ollama.api import OLLAMA_API
 from inferd.worker.remote.program import run_remote
 
 if __name__ == "__main__":
-    sys.exit(run_remote(OLLAMA, OLLAMA_API))
+    sys.exit(run_remote(OLLAMA, lambda _: OLLAMA_API))

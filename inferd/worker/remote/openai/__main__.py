@@ -7,4 +7,4 @@ from inferd.worker.remote.openai.api import OPENAI_API
 from inferd.worker.remote.program import run_remote
 
 if __name__ == "__main__":
-    sys.exit(run_remote(OPENAI, OPENAI_API))
+    sys.exit(run_remote(OPENAI, lambda _: OPENAI_API))

@@ -18,7 +18,7 @@ from inferd.worker.backend import RefusedError
 from inferd.worker.remote.api import AnswerForm, RemoteRequest
 from inferd.worker.remote.failure import RemoteError
 from inferd.worker.remote.openai.errors import error_in_answer
-from inferd.worker.remote.vectors import read_vectors
+from inferd.worker.remote.vectors import in_order, read_vectors
 
 _NULL: Final = Raw(b"null")
 T = TypeVar("T", bound="_Answer")
@@ -82,7 +82,7 @@ def read_embed(
         RemoteError: they are not as many as texts, not of one length, or no numbers.
     """
     answer = _decode(body, _Vectors)
-    ordered = _in_order([(each.index, each.embedding) for each in answer.data])
+    ordered = in_order([(each.index, each.embedding) for each in answer.data])
     return read_vectors(settings.n_embd, ticket, job, ordered, _n_tokens(answer))
 
 
@@ -110,23 +110,12 @@ def read_rerank(
     """
     answer = _decode(body, _Scores)
     found = [(each.index, each.relevance_score) for each in answer.results]
-    scores = _in_order(found)
+    scores = in_order(found)
     if len(scores) != len(job.documents) or not all(map(math.isfinite, scores)):
         raise RemoteError(
             f"the remote sent {len(scores)} scores for {len(job.documents)} documents"
         )
     return [Scored(ticket=ticket, scores=scores, n_tokens=_n_tokens(answer))]
-
-
-V = TypeVar("V")
-
-
-def _in_order(found: Sequence[tuple[int, V]]) -> list[V]:
-    """Order by index; nothing if an index is missing, or there twice."""
-    by_index = dict(found)
-    if len(by_index) != len(found) or set(by_index) != set(range(len(found))):
-        return []
-    return [by_index[index] for index in range(len(found))]
 
 
 def _decode(body: bytes, kind: type[T]) -> T:

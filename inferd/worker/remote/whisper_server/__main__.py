@@ -7,4 +7,4 @@ from inferd.worker.remote.program import run_remote
 from inferd.worker.remote.whisper_server.api import WHISPER_SERVER_API
 
 if __name__ == "__main__":
-    sys.exit(run_remote(WHISPER_SERVER, WHISPER_SERVER_API))
+    sys.exit(run_remote(WHISPER_SERVER, lambda _: WHISPER_SERVER_API))

@@ -39,7 +39,7 @@ def test_names_of_kinds_differ_and_a_registry_with_more_keeps_the_default():
     names = [kind.name for kind in EXTENDED.kinds]
     assert names == [
         *("llamacpp", "whispercpp", "openai", "ollama", "anthropic", "gemini"),
-        *("whisper-server", "mock", "echo", "shout"),
+        *("whisper-server", "inferd", "mock", "echo", "shout"),
     ]
     assert EXTENDED.default == KINDS.default == LlamaCppSettings(name="chat")
 

@@ -35,7 +35,7 @@ from inferd.limits.engine import (
 )
 from inferd.worker.channel import ReceivedMessage
 from inferd.worker.remote.api import RemoteRequest
-from inferd.worker.remote.http.exchange import AnswerDeadline
+from inferd.worker.remote.http.deadline import AnswerDeadline
 from inferd.worker.remote.openai.api import OPENAI_API
 from inferd.worker.remote.service import RemoteService
 from tests.fakes.remote_engine import DONE, chunk

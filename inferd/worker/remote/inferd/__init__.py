@@ -1,0 +1,1 @@
+"""Another daemon as a remote engine: over its sockets, or through its bridge."""

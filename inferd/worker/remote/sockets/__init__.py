@@ -1,0 +1,1 @@
+"""The sockets of another daemon: a line, and the frames of its answer."""
