@@ -18,6 +18,7 @@ SPEECH_RATE_HZ: Final = 16_000
 class InferdSettings(RemoteSettings, frozen=True, tag="inferd", tag_field="kind"):
     """Another daemon: ``sockets:/DIRECTORY`` of its sockets, or the address of its bridge."""
 
+    default_path: ClassVar[str] = ""
     takes_sockets: ClassVar[bool] = True
 
     generate: bool = True

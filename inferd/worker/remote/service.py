@@ -354,7 +354,7 @@ async def _read_document(exchange: RemoteConnections, request: RemoteRequest) ->
         RemoteError: the request failed.
     """
     async with exchange.ask(request) as (parts, _), aclosing(parts):
-        return b"".join([part async for part in parts])
+        return b"\n".join([part async for part in parts])
 
 
 async def _read_to_end(events: AsyncGenerator[bytes, None]) -> None:

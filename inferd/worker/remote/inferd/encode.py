@@ -1,4 +1,4 @@
-"""Vectors and scores over a daemon's sockets."""
+"""Vectors and scores of a daemon."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def write_embed(
         input=UNSET if job.tokens else job.texts,
         tokens=job.tokens or None,
     )
-    return asked_at(EMBED, write_line(asked), AnswerForm.DOCUMENT)
+    return asked_at(settings, EMBED, write_line(asked), AnswerForm.DOCUMENT)
 
 
 def read_embed(
@@ -56,7 +56,7 @@ def write_rerank(
         query=job.query,
         documents=job.documents,
     )
-    return asked_at(RERANK, write_line(asked), AnswerForm.DOCUMENT)
+    return asked_at(settings, RERANK, write_line(asked), AnswerForm.DOCUMENT)
 
 
 def read_rerank(

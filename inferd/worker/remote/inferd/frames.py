@@ -1,6 +1,6 @@
 """The frames of a daemon's answers, as far as they are read; unknown fields are passed over."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -8,9 +8,16 @@ from msgspec import Raw, Struct
 
 from inferd.errors import ErrorCode
 from inferd.ipc.worker import Overflow
+from inferd.wire.codec import DECODE_FAILURES
 from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.responses import Logprob
 from inferd.worker.remote.conversation.reader import decode_part
+from inferd.worker.remote.errors import (
+    ReportedError,
+    error_in,
+    error_of,
+    retry_after_ms,
+)
 from inferd.worker.remote.failure import RemoteError, quote
 from inferd.worker.remote.inferd.request import REQUEST_ID
 
@@ -130,19 +137,52 @@ def read_last(body: bytes, kind: str) -> Frame:
     return frame
 
 
+def error_of_status(
+    status: int, headers: Mapping[str, str], body: bytes, now: float
+) -> RemoteError:
+    """Make the error of a bridge's answer that is not 200: that of its frame, if it has one."""
+    frame = _decoded(body)
+    if frame is None or status in (401, 403):
+        message = frame.message if frame else ""
+        return error_of(status, headers, now, ReportedError(message))
+    return _error_of(frame, retry_after_ms(headers, now))
+
+
+def error_in_answer(data: bytes) -> RemoteError:
+    """Make the error that an answer reports although its status was 200."""
+    frame = _decoded(data)
+    return error_in(ReportedError()) if frame is None else _error_of(frame)
+
+
+def _decoded(data: bytes) -> Frame | None:
+    """Read an error frame; ``None`` if it is none."""
+    try:
+        frame = _FRAME.decode(data)
+    except DECODE_FAILURES:
+        return None
+    return frame if frame.type == "error" else None
+
+
 def count_of(number: int | None) -> int:
     """Return a count that the remote tells, within its bounds."""
     return min(max(number or 0, 0), _MOST)
 
 
-def _error_of(frame: Frame) -> RemoteError:
-    """Make the error of an error frame: whose fault, and when to ask again."""
+def _error_of(frame: Frame, after_ms: int | None = None) -> RemoteError:
+    """Make the error of an error frame: whose fault, and when to ask again.
+
+    Args:
+        frame: with what the daemon says.
+        after_ms: when to ask again, if the frame does not say it.
+    """
     text = quote(frame.message)
     code = frame.code
+    if frame.retry_after_ms is not None:
+        after_ms = count_of(frame.retry_after_ms)
     if code == ErrorCode.QUEUE_FULL:
         return RemoteError(
             "the remote's queue is full",
-            retry_after_ms=_retry_of(frame),
+            retry_after_ms=after_ms,
             is_limit=True,
         )
     if code in _BY_REQUEST:
@@ -154,14 +194,10 @@ def _error_of(frame: Frame) -> RemoteError:
         )
     return RemoteError(
         f"the remote failed: {text}",
-        retry_after_ms=_retry_of(frame),
+        retry_after_ms=after_ms,
         is_configuration=code in _BY_CONFIGURATION,
         is_limit=code == ErrorCode.CANCELLED,
     )
-
-
-def _retry_of(frame: Frame) -> int | None:
-    return None if frame.retry_after_ms is None else count_of(frame.retry_after_ms)
 
 
 def _overflow_of(frame: Frame) -> Overflow | None:

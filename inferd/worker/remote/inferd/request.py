@@ -1,4 +1,4 @@
-"""A job as a line of the v2 socket, whose every option a daemon has."""
+"""A job as a line of the v2 socket, whose every option a daemon has; a bridge takes it too."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from inferd.backend.job import GenerateJob, Media, Structure, ToolChoice, Turn
 from inferd.config.kinds.inferd import InferdSettings
 from inferd.limits.protocol import MAX_FRAME_BYTES
-from inferd.surfaces import V2, Surface
+from inferd.surfaces import EMBED, RERANK, V2, Surface
 from inferd.wire.blocks import (
     Attachment,
     AudioAttachment,
@@ -33,6 +33,12 @@ from inferd.worker.backend import RefusedError
 from inferd.worker.remote.api import AnswerForm, RemoteRequest
 from inferd.worker.remote.conversation.turns import arguments_of
 
+_ROUTES: Final = {
+    V2: "/inferd/generate",
+    EMBED: "/inferd/embed",
+    RERANK: "/inferd/rerank",
+}
+"""Of the bridge: a line is a body there."""
 REQUEST_ID: Final = "r"
 """Of each request: a connection has one at a time."""
 
@@ -53,7 +59,7 @@ def write_chat(
         RefusedError: the line would be too long, or a call's arguments are no object.
     """
     line = write_line(_request(settings, job, media))
-    return asked_at(V2, line, AnswerForm.LINES)
+    return asked_at(settings, V2, line)
 
 
 def write_count(settings: InferdSettings, job: GenerateJob) -> RemoteRequest | None:
@@ -64,12 +70,18 @@ def write_count(settings: InferdSettings, job: GenerateJob) -> RemoteRequest | N
     if job.media:
         return None
     line = write_line(_request(settings, replace(job, max_tokens=0, min_tokens=0), ()))
-    return asked_at(V2, line, AnswerForm.DOCUMENT)
+    return asked_at(settings, V2, line)
 
 
-def asked_at(surface: Surface, line: bytes, form: AnswerForm) -> RemoteRequest:
-    """Make the request of a line to a socket."""
-    return RemoteRequest(surface.socket, line, form)
+def asked_at(
+    settings: InferdSettings,
+    surface: Surface,
+    line: bytes,
+    form: AnswerForm = AnswerForm.LINES,
+) -> RemoteRequest:
+    """Make the request of a line: to a socket, or to the bridge's route for it."""
+    path = surface.socket if settings.has_sockets else _ROUTES[surface]
+    return RemoteRequest(path, line, form)
 
 
 def write_line(request: Request) -> bytes:

@@ -1,4 +1,4 @@
-"""Transcripts over a daemon's v2 socket."""
+"""Transcripts of a daemon: each frame of its answer is a segment or a word."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ from inferd.surfaces import V2
 from inferd.wire.blocks import AudioBlock, Block, BlocksRequest, Message, TextBlock
 from inferd.wire.languages import LANGUAGE_NAMES
 from inferd.wire.responses import Usage
-from inferd.worker.remote.api import AnswerForm, RemoteRequest
+from inferd.worker.remote.api import RemoteRequest
 from inferd.worker.remote.failure import RemoteError, quote
 from inferd.worker.remote.inferd.frames import (
     Frame,
@@ -53,7 +53,7 @@ def write_transcribe(
         max_tokens=job.max_tokens,
         speech_logprobs=job.wants_logprobs or None,
     )
-    return asked_at(V2, write_line(request), AnswerForm.DOCUMENT)
+    return asked_at(settings, V2, write_line(request))
 
 
 def read_transcribe(

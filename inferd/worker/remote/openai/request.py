@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 
-from inferd.backend.job import GenerateJob, Media, Sampling, ToolChoice, Turn
+from inferd.backend.job import GenerateJob, Sampling, ToolChoice, Turn
 from inferd.config.kinds.openai import OpenAiSettings
 from inferd.limits.protocol import DEFAULT_TOP_K
 from inferd.worker.backend import RefusedError
 from inferd.worker.remote.api import AnswerForm, RemoteRequest
 
-JsonObject = dict[str, object]
+_Json = dict[str, object]
 STRUCTURE_NAME: Final = "answer"
 """``json_schema`` has to have a name."""
 
@@ -21,6 +21,8 @@ def write_request(
     settings: OpenAiSettings, job: GenerateJob, images: Sequence[bytes] = ()
 ) -> RemoteRequest:
     """Write the request for a streamed answer.
+
+    Stop strings are not in it: the daemon finds them, and ends the request there.
 
     Args:
         settings: of the backend.
@@ -31,24 +33,8 @@ def write_request(
         RefusedError: the job has what the server cannot honour.
     """
     _check(settings, job)
-    data = msgspec.json.encode(write_body(settings, job, images))
-    return RemoteRequest("/chat/completions", data, AnswerForm.EVENTS)
-
-
-def write_body(
-    settings: OpenAiSettings, job: GenerateJob, media: Sequence[bytes] = ()
-) -> JsonObject:
-    """Write the body of a request for a streamed answer, of which nothing is refused.
-
-    Stop strings are not in it: the daemon finds them, and ends the request there.
-
-    Args:
-        settings: of the backend.
-        job: to translate.
-        media: of the job, as PNG and WAV, in their order.
-    """
-    body: JsonObject = {
-        **write_conversation(settings, job, media),
+    body: _Json = {
+        **write_conversation(settings, job, images),
         "stream": True,
         "stream_options": {"include_usage": True},
         settings.max_tokens_key: job.max_tokens,
@@ -63,14 +49,15 @@ def write_body(
             "type": "json_schema",
             "json_schema": {"name": STRUCTURE_NAME, "schema": schema, "strict": True},
         }
-    return body
+    data = msgspec.json.encode(body)
+    return RemoteRequest("/chat/completions", data, AnswerForm.EVENTS)
 
 
 def write_conversation(
-    settings: OpenAiSettings, job: GenerateJob, media: Sequence[bytes]
-) -> JsonObject:
+    settings: OpenAiSettings, job: GenerateJob, images: Sequence[bytes]
+) -> _Json:
     """Write what a prompt is made of."""
-    body: JsonObject = {"model": settings.model, "messages": [*_messages(job, media)]}
+    body: _Json = {"model": settings.model, "messages": [*_messages(job, images)]}
     if job.tools:
         body["tools"] = [_function(each) for each in _tools(job)]
         body["tool_choice"] = _tool_choice(job.tool_choice)
@@ -114,7 +101,7 @@ def _unknown_samplers(settings: OpenAiSettings, sampling: Sampling) -> Iterator[
             yield field
 
 
-def _sampling(settings: OpenAiSettings, sampling: Sampling) -> JsonObject:
+def _sampling(settings: OpenAiSettings, sampling: Sampling) -> _Json:
     """Translate the parameters; those with which nothing is changed are left out."""
     parameters: Mapping[str, object] = {
         "temperature": sampling.temperature,
@@ -133,10 +120,10 @@ def _sampling(settings: OpenAiSettings, sampling: Sampling) -> JsonObject:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _messages(job: GenerateJob, media: Sequence[bytes]) -> Iterator[JsonObject]:
-    left = zip(job.media, media, strict=False)
+def _messages(job: GenerateJob, images: Sequence[bytes]) -> Iterator[_Json]:
+    left = iter(images)
     for turn in job.turns:
-        message: JsonObject = {"role": turn.role, "content": _content(job, turn, left)}
+        message: _Json = {"role": turn.role, "content": _content(job, turn, left)}
         if turn.role == "tool":
             message["tool_call_id"] = turn.call_id
         if turn.calls:
@@ -152,30 +139,21 @@ def _messages(job: GenerateJob, media: Sequence[bytes]) -> Iterator[JsonObject]:
         yield message
 
 
-def _content(
-    job: GenerateJob, turn: Turn, media: Iterator[tuple[Media, bytes]]
-) -> object:
-    """Translate a text, with its media where their markers are."""
+def _content(job: GenerateJob, turn: Turn, images: Iterator[bytes]) -> object:
+    """Translate a text, with its images where their markers are."""
     if not job.marker or job.marker not in turn.text:
         return turn.text
     first, *others = turn.text.split(job.marker)
-    parts: list[JsonObject] = [{"type": "text", "text": first}] if first else []
+    parts: list[_Json] = [{"type": "text", "text": first}] if first else []
     for text in others:
-        parts.append(_medium(*next(media)))
+        url = f"data:image/png;base64,{base64.b64encode(next(images)).decode()}"
+        parts.append({"type": "image_url", "image_url": {"url": url}})
         if text:
             parts.append({"type": "text", "text": text})
     return parts
 
 
-def _medium(medium: Media, data: bytes) -> JsonObject:
-    text = base64.b64encode(data).decode()
-    if medium.kind == "audio":
-        return {"type": "input_audio", "input_audio": {"data": text, "format": "wav"}}
-    url = f"data:image/png;base64,{text}"
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _tools(job: GenerateJob) -> Iterator[JsonObject]:
+def _tools(job: GenerateJob) -> Iterator[_Json]:
     for tool in job.tools:
         yield {
             "name": tool.name,
@@ -184,7 +162,7 @@ def _tools(job: GenerateJob) -> Iterator[JsonObject]:
         }
 
 
-def _function(function: JsonObject) -> JsonObject:
+def _function(function: _Json) -> _Json:
     return {"type": "function", "function": function}
 
 

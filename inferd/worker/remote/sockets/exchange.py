@@ -38,7 +38,7 @@ class SocketConnections:
     async def ask(
         self, request: RemoteRequest
     ) -> AsyncIterator[tuple[AsyncGenerator[bytes, None], AnswerDeadline]]:
-        """Send a request; give the frames of its answer, or all of them as one.
+        """Send a request; give the frames of its answer.
 
         Raises:
             RemoteError: it failed, inside the block as well.
@@ -52,7 +52,7 @@ class SocketConnections:
                     self._directory / request.path
                 ) as stream:
                     await _send(stream, request.body)
-                    yield self._parts(stream, request.form), deadline
+                    yield self._frames(stream, request.form), deadline
             except (trio.BrokenResourceError, OSError) as error:
                 what = "in its middle" if deadline.has_begun else "before it began"
                 raise RemoteError(f"the remote's answer broke off {what}") from error
@@ -72,17 +72,16 @@ class SocketConnections:
                 ) from error
         raise RemoteError(f"the remote cannot be reached within {seconds:g} s")
 
-    def _parts(
+    async def _frames(
         self, stream: trio.SocketStream, form: AnswerForm
     ) -> AsyncGenerator[bytes, None]:
-        if form is AnswerForm.DOCUMENT:
-            return self._whole(stream)
-        return self._frames(stream, self._settings.max_event_bytes)
-
-    async def _frames(
-        self, stream: trio.SocketStream, max_bytes: int
-    ) -> AsyncGenerator[bytes, None]:
-        splitter = JsonLineSplitter(max_bytes)
+        """Give the frames until the daemon ends, which has nothing more to be asked."""
+        await stream.send_eof()
+        is_whole = form is AnswerForm.DOCUMENT
+        settings = self._settings
+        splitter = JsonLineSplitter(
+            settings.max_answer_bytes if is_whole else settings.max_event_bytes
+        )
         n_left = self._settings.max_answer_bytes
         while data := await stream.receive_some(READ_BYTES):
             n_left -= len(data)
@@ -94,12 +93,6 @@ class SocketConnections:
                 yield line
         for line in splitter.finish():
             yield line
-
-    async def _whole(self, stream: trio.SocketStream) -> AsyncGenerator[bytes, None]:
-        """Give all frames as one: the daemon ends when this side has nothing more to ask."""
-        await stream.send_eof()
-        frames = self._frames(stream, self._settings.max_answer_bytes)
-        yield b"\n".join([line async for line in frames])
 
     async def aclose(self) -> None:
         """Do nothing: no connection is kept."""

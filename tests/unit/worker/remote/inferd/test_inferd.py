@@ -8,6 +8,7 @@ replaced by those of all kinds.
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import pytest
 
 from inferd.backend.job import (
     EmbedJob,
+    Job,
     Media,
     RerankJob,
     Structure,
@@ -35,8 +37,9 @@ from inferd.wire.responses import Logprob
 from inferd.worker.backend import RefusedError
 from inferd.worker.remote.api import TokenPiece
 from inferd.worker.remote.failure import RemoteError
-from inferd.worker.remote.inferd import bridge, request as line_of
+from inferd.worker.remote.inferd import request as line_of
 from inferd.worker.remote.inferd.api import api_of
+from inferd.worker.remote.job_translation import write_request
 from tests.cases import each_case
 from tests.unit.worker.remote.conversations import ADD, CONVERSATIONS, replay
 from tests.unit.worker.remote.openai.jobs import job, sampling
@@ -259,38 +262,46 @@ def test_the_models_of_a_socket_are_listed_with_their_aliases():
     assert json.loads(SOCKETS.models.request.body)["type"] == "describe"
 
 
-def test_a_bridge_is_asked_for_what_openais_api_does_not_have():
-    far = settings(base_url="https://example.org", audio=True)
-    asked = job(
-        turns=[Turn("user", "#and#")],
-        marker="#",
-        media=(IMAGE, SOUND),
-        min_tokens=2,
-        thinks=True,
-        structure=Structure(kind="gbnf", source="root ::= [0-9]"),
-        sampling=sampling(top_k=3),
-    )
-    body = json.loads(bridge.write_chat(far, asked, (b"png", b"wav")).body)
-    assert body["grammar"] == "root ::= [0-9]"
-    assert (body["min_tokens"], body["top_k"]) == (2, 3)
-    assert body["reasoning_effort"] == "medium"
-    kinds = [each["type"] for each in body["messages"][0]["content"]]
-    assert kinds == ["image_url", "text", "input_audio"]
-    refused: dict[str, dict[str, Any]] = {
-        "stop_token_ids": {"stop_token_ids": (1,)},
-        "prefill_only": {"prefill_only": True},
-        "response_format.pattern": {"structure": Structure(kind="regex", source="a")},
-    }
-    for field, given in refused.items():
-        with pytest.raises(RefusedError, match=field):
-            bridge.write_chat(far, job(**given))
-    count = api_of(far).counting
-    assert count is not None
-    request = count.write(far, job())
-    assert request is not None
-    assert request.path == "/messages/count_tokens"
+def test_a_bridge_is_asked_with_the_same_lines():
+    far = settings(base_url="https://example.org")
     embed = EmbedJob(texts=["a"], dimensions=None, task="similarity")
-    assert json.loads(bridge.write_embed(far, embed, b"").body)["task"] == "similarity"
+    rerank = RerankJob(query="q", documents=["a"])
+    chat = job(stop_token_ids=(1,), prefill_only=True)
+    asked: list[tuple[str, Job, list[bytes]]] = [
+        ("/inferd/generate", chat, []),
+        ("/inferd/generate", TranscribeJob(audio=SOUND), [SAMPLES]),
+        ("/inferd/embed", embed, []),
+        ("/inferd/rerank", rerank, []),
+    ]
+    for path, each, media in asked:
+        through = write_request(api_of(far), far, each, media)
+        assert through.path == path
+        assert through.body == write_request(SOCKETS, FAR, each, media).body
+    models = api_of(far).models
+    assert models is not None
+    assert models.request.path == "/inferd/models"
+
+
+STATUSES: Final = {
+    "invalid_request": (400, "refuses it: no"),
+    "queue_full": (429, "queue is full"),
+    "permission_denied": (401, "refuses the key"),
+    "internal": (500, "the remote failed: no"),
+    "": (502, "the remote failed .HTTP 502."),
+}
+
+
+@each_case("code", [*STATUSES])
+def test_a_failure_of_a_bridge_is_that_of_its_frame(code):
+    status, reason = STATUSES[code]
+    body = line(type="error", code=code, message="no") if code else b"<html>"
+    error = SOCKETS.errors.of_status(status, {"retry-after": "7"}, body, 0.0)
+    assert re.search(reason, str(error))
+    assert error.by_request is (code == "invalid_request")
+    if code == "queue_full":
+        assert error.retry_after_ms == 7000
+    if code:
+        assert SOCKETS.errors.of_answer(body).by_request is error.by_request
 
 
 WRONG: Final[dict[str, dict[str, Any]]] = {
