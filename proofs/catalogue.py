@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
-from proofs import described_routes, first_answer, llama_server, published_routes, pulls
+from proofs import (
+    described_routes,
+    first_answer,
+    llama_server,
+    published_routes,
+    pulls,
+    remote_faults,
+)
 from torture.catalogue import Item
 
 PROOFS: Final[Sequence[Item]] = (
@@ -12,5 +19,6 @@ PROOFS: Final[Sequence[Item]] = (
     llama_server,
     described_routes,
     published_routes,
+    remote_faults,
 )
 BY_KEY: Final = {proof.KEY: proof for proof in PROOFS}

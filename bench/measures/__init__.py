@@ -13,6 +13,7 @@ from bench.measures.single_stream import SINGLE_STREAM
 from bench.measures.speech import SPEECH, SPEECH_WORDS
 from bench.measures.stall import STALL
 from bench.measures.through_bridge import BRIDGE_EIGHT, BRIDGE_FIRST, BRIDGE_ONE
+from bench.measures.through_remote import THROUGH_REMOTE
 from bench.measures.warm_prefix import WARM_PREFIX
 
 CHAT: Final[tuple[Measure, ...]] = (
@@ -33,7 +34,7 @@ EMBEDDING: Final[tuple[Measure, ...]] = (EMBED, EMBED_ONE)
 """Of the embedded model for it."""
 SPOKEN: Final[tuple[Measure, ...]] = (SPEECH, SPEECH_WORDS)
 """Of the embedded models for speech."""
-WITHOUT_MODEL: Final[tuple[Measure, ...]] = (RSS_ALONE,)
+WITHOUT_MODEL: Final[tuple[Measure, ...]] = (RSS_ALONE, *THROUGH_REMOTE)
 KEYS: Final = tuple(
     dict.fromkeys(each.key for each in (*CHAT, *EMBEDDING, *SPOKEN, *WITHOUT_MODEL))
 )

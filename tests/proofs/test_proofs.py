@@ -4,7 +4,14 @@ import sys
 
 import pytest
 
-from proofs import described_routes, first_answer, llama_server, published_routes, pulls
+from proofs import (
+    described_routes,
+    first_answer,
+    llama_server,
+    published_routes,
+    pulls,
+    remote_faults,
+)
 from proofs.catalogue import BY_KEY
 from proofs.ends import LIES, STRIKES
 from torture.outcome import Context, Size, Verdict
@@ -57,3 +64,11 @@ def test_answers_have_the_form_that_documents_give_them(capsys):
         assert counts[f"{api}_failures"] == 0
         assert counts[f"{api}_whole_status_200"] > 0
         assert counts[f"{api}_streamed_status_200"] > 0
+
+
+def test_a_broken_answer_of_a_remote_has_one_end_and_opens_its_breaker(capsys):
+    counts = held(remote_faults.KEY, capsys).counts
+    faults = ("reset", "close", "stall", "garbage", "status_429", "status_500")
+    assert sum(counts[name] for name in faults) == 40
+    assert counts["errors"] + counts.get("after_the_end", 0) == 40
+    assert counts["breakers_opened"] == len(remote_faults.KINDS)
