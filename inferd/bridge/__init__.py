@@ -11,6 +11,7 @@ whisper         a form of a third one                    the same
 ollama          the same, of another API                 the same, and lists of models
 admin           requests to manage models                requests to the helper
 openapi         the records of all routes                their description
+page            nothing                                  the files of the page at ``/``
 recordings      a form with a recording, and frames      the same, with a transcript
 translation     what all APIs share                      tables of fields, failures
 media           a file of a caller                       pixels or samples, sealed

@@ -30,6 +30,7 @@ from inferd.bridge.http.guard import (
     credential_of,
     preflight_headers,
 )
+from inferd.bridge.http.page import PageRoutes
 from inferd.bridge.http.questions import lowering, read_question
 from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.share import SharedLimit
@@ -56,7 +57,6 @@ from inferd.wire.blocks import BlocksRequest
 
 UNENFORCED_HEADER: Final = "x-inferd-unenforced"
 """Names what a request asks for and an answer need not keep."""
-TEXT: Final = "text/plain"
 
 
 class BridgeApp:
@@ -162,7 +162,11 @@ class BridgeApp:
                 a body to a proxy, and a request to the parser.
         """
         try:
-            return self._rules.check(exchange.headers, is_unix=exchange.peer.is_unix)
+            return self._rules.check(
+                exchange.headers,
+                is_unix=exchange.peer.is_unix,
+                is_public=exchange.path == "/",
+            )
         except BridgeError:
             exchange.extra_headers["connection"] = "close"
             raise
@@ -211,10 +215,7 @@ class BridgeApp:
 
     def _routes(self) -> Iterator[tuple[HttpRoute, Handler]]:
         own = partial(own_route, self._apis)
-        yield (
-            own("/", "Tell that the bridge runs", answers={TEXT: str}),
-            self._tell_running,
-        )
+        yield from PageRoutes(self._apis)
         yield own("/health", "Tell that the bridge runs"), self._health
         yield (
             own(
@@ -367,10 +368,6 @@ class BridgeApp:
         body = b"" if lookup.table is None else await exchange.read_body()
         models = await self._daemon.models() if lookup.asks_models else []
         await exchange.respond(200, lookup.answer(body, models, self._began_s))
-
-    async def _tell_running(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
-        """Answer those who look whether anybody is there, as Ollama's command does."""
-        await exchange.respond(200, b"inferd is running", f"{TEXT}; charset=utf-8")
 
     async def _health(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
         await exchange.respond(200, b'{"status":"ok"}')

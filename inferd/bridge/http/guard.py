@@ -2,7 +2,7 @@
 
 A page in a browser on this machine can send requests to loopback. It cannot choose ``Host``,
 which is that of the page where its name was made to point here (DNS rebinding), and it has an
-``Origin``.
+``Origin``. The bridge's own page has the bridge's own address in both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,18 @@ class HeadRules:
     origins: frozenset[str] = frozenset()
 
     def check(
-        self, headers: Sequence[tuple[bytes, bytes]], *, is_unix: bool = False
+        self,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        is_unix: bool = False,
+        is_public: bool = False,
     ) -> str:
         """Check a head.
 
         Args:
             headers: of the request.
             is_unix: whether it came by a Unix socket, where no page can connect: any host.
+            is_public: whether it asks for the bridge's own page, to which links may lead.
 
         Returns:
             The origin of the page that sent the request; empty if none did.
@@ -49,10 +54,26 @@ class HeadRules:
         if not is_unix:
             self._check_host(found.get("host", []))
         _check_coding(found.get("content-encoding", []))
-        origin = self._check_origin(found.get("origin", []))
-        if not origin:
+        hosts, origins = found.get("host", []), found.get("origin", [])
+        if self._is_own(hosts, origins):
+            origins = []
+        origin = self._check_origin(origins)
+        follows_link = is_public and found.get("sec-fetch-mode") == ["navigate"]
+        if not origin and not follows_link:
             _check_fetch_site(found.get("sec-fetch-site", []))
         return origin
+
+    def _is_own(self, hosts: Sequence[str], origins: Sequence[str]) -> bool:
+        """Tell whether a request comes from the bridge's own page.
+
+        Its origin is the address that the request was sent to, and that is a name of the
+        bridge, which is checked here because requests by Unix sockets may have any.
+        """
+        if len(hosts) != 1 or len(origins) != 1:
+            return False
+        scheme, _, place = origins[0].partition("://")
+        is_same = scheme in {"http", "https"} and place.lower() == hosts[0].lower()
+        return is_same and host_name(hosts[0]) in self.hosts
 
     def _check_host(self, values: Sequence[str]) -> None:
         if len(values) != 1 or host_name(values[0]) not in self.hosts:
@@ -127,6 +148,11 @@ def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
 def content_type(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """Return the media type of a body, with its parameters; may be empty."""
     return next(iter(_by_name(headers).get("content-type", [])), "")
+
+
+def header_values(headers: Sequence[tuple[bytes, bytes]], name: str) -> list[str]:
+    """Return the values of a header, whose name is given in small letters."""
+    return _by_name(headers).get(name, [])
 
 
 def _by_name(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, list[str]]:

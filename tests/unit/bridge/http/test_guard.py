@@ -52,6 +52,50 @@ def test_other_heads_are_refused(fields):
         RULES.check(head(**fields))
 
 
+OWN_PAGE = {"host": "localhost:8313", "origin": "http://localhost:8313"}
+
+
+@each_case(
+    "fields",
+    [
+        OWN_PAGE,
+        OWN_PAGE | {"sec_fetch_site": "same-origin"},
+        {"host": "LOCALHOST", "origin": "https://localhost"},
+        {"host": "[::1]:1", "origin": "http://[::1]:1"},
+    ],
+)
+def test_the_bridges_own_page_may_ask(fields):
+    assert RULES.check(head(**fields)) == ""
+
+
+@each_case(
+    "fields",
+    [
+        OWN_PAGE | {"sec_fetch_site": "cross-site"},
+        OWN_PAGE | {"origin": "http://localhost:8314"},
+        OWN_PAGE | {"origin": "ws://localhost:8313"},
+        OWN_PAGE | {"origin": "localhost:8313"},
+        {"host": "evil.example", "origin": "http://evil.example"},
+    ],
+)
+@each_case("is_unix", [False, True])
+def test_a_page_of_another_address_is_not_the_bridges_own(fields, is_unix):
+    with pytest.raises(BridgeError):
+        RULES.check(head(**fields), is_unix=is_unix)
+
+
+def test_a_link_elsewhere_may_lead_to_the_page_and_to_nothing_else():
+    follows = head(
+        host="localhost", sec_fetch_site="cross-site", sec_fetch_mode="navigate"
+    )
+    assert RULES.check(follows, is_public=True) == ""
+    with pytest.raises(BridgeError):
+        RULES.check(follows)
+    fetched = head(host="localhost", sec_fetch_site="cross-site", sec_fetch_mode="cors")
+    with pytest.raises(BridgeError):
+        RULES.check(fetched, is_public=True)
+
+
 def test_a_page_that_is_configured_may_ask():
     assert RULES.check(head(host="localhost", origin="https://good")) == "https://good"
 

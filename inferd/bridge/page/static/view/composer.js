@@ -1,0 +1,222 @@
+/** Where a message is written, with the choice of the model and what goes with it. */
+
+import { Component, createRef } from "../vendor/preact.mjs";
+import { contextUse, count, size } from "../chat/words.js";
+import { attach, MAX_FILES, withTexts } from "../media/files.js";
+import { Recorder, transcribe } from "../media/recorder.js";
+import { TakeError } from "../service/failure.js";
+import { html, Watching } from "./html.js";
+
+/** Rows that the field grows to. */
+const MOST_ROWS_PX = 260;
+
+/**
+ * @typedef {import("../media/files.js").Attached} Attached
+ * @typedef {import("../state/conversation.js").Choice} Choice
+ * @typedef {import("../chat/branches.js").Message} Message
+ * @typedef {{
+ *   conversation: import("../state/conversation.js").Conversation, chats: import("../state/chats.js").Chats,
+ *   model: string, thinking: boolean | null, edited: Message | null, hasImages: boolean,
+ *   choose: (model: string) => void, think: (thinking: boolean) => void,
+ *   endEdit: () => void, openSettings: () => void,
+ * }} Props
+ * @extends {Watching<Props>}
+ */
+export class Composer extends Watching {
+  #field = createRef();
+  #chooser = createRef();
+  /** @type {Attached[]} */
+  #files = [];
+  #recorder = new Recorder();
+  /** @type {"" | "recording" | "writing"} */
+  #voice = "";
+
+  watched() {
+    return [this.props.conversation, this.props.chats];
+  }
+
+  /** @param {Props} before */
+  componentDidUpdate(before) {
+    const { edited } = this.props;
+    if (edited && edited !== before.edited) this.#put(edited.content);
+  }
+
+  /** @param {string} text */
+  #put(text) {
+    const field = this.#field.current;
+    field.value = text;
+    this.#fit();
+    field.focus();
+  }
+
+  #fit = () => {
+    const field = this.#field.current;
+    field.style.height = "auto";
+    field.style.height = `${Math.min(MOST_ROWS_PX, field.scrollHeight)}px`;
+  };
+
+  /** @param {KeyboardEvent} event */
+  #onKey = (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      void this.#send();
+    } else if (event.key === "Escape") {
+      if (this.props.edited) this.#cancelEdit();
+      else void this.props.conversation.stop();
+    }
+  };
+
+  #cancelEdit = () => {
+    this.props.endEdit();
+    this.#put("");
+  };
+
+  #send = async () => {
+    const { conversation, edited, endEdit, model, thinking } = this.props;
+    const content = withTexts(this.#field.current.value.trim(), this.#files);
+    const images = this.#files.filter(({ kind }) => kind === "image").map(({ text }) => text);
+    if ((!content && images.length === 0) || conversation.current || !model) return;
+    if (!(await conversation.send(content, { model, thinking, images }, edited))) return;
+    this.#files = [];
+    endEdit();
+    this.#put("");
+    this.setState({});
+  };
+
+  // --- files and voice ------------------------------------------------------------------
+
+  /** @param {Iterable<File>} files */
+  async take(files) {
+    for (const file of files) {
+      await this.props.conversation.notices.trying(async () => {
+        if (this.#files.length >= MAX_FILES) throw new TakeError(`At most ${MAX_FILES} files go with one message.`);
+        this.#files = [...this.#files, await attach(file, this.props.hasImages).catch(taken)];
+      });
+    }
+    this.setState({});
+  }
+
+  /** @param {ClipboardEvent} event */
+  #onPaste = (event) => {
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (files.length === 0) return;
+    event.preventDefault();
+    void this.take(files);
+  };
+
+  /** @param {Event & { currentTarget: HTMLInputElement }} event */
+  #onChosen = (event) => {
+    void this.take([...(event.currentTarget.files ?? [])]);
+    event.currentTarget.value = "";
+  };
+
+  #toggleVoice = async () => {
+    const { notices, session } = this.props.conversation;
+    const wasRecording = this.#voice === "recording";
+    await notices.trying(async () => {
+      if (!wasRecording) {
+        await this.#recorder.start().catch(taken);
+        this.#voice = "recording";
+        return;
+      }
+      this.#voice = "writing";
+      this.setState({});
+      const text = await transcribe(session.client, await this.#recorder.stop());
+      const field = this.#field.current;
+      this.#put([field.value.trim(), text].filter(Boolean).join(" "));
+    });
+    if (wasRecording) this.#voice = "";
+    this.setState({});
+  };
+
+  // --- what is shown --------------------------------------------------------------------
+
+  render() {
+    const { conversation, edited } = this.props;
+    const isWriting = conversation.current !== null;
+    return html`
+      <form class="composer" onSubmit=${this.#onSubmit}>
+        ${edited ? html`<p class="editing">Another version of a message. <button type="button" class="quiet" onClick=${this.#cancelEdit}>Keep the old one</button></p>` : null}
+        ${this.#files.length ? html`<ul class="files">${this.#files.map((file) => this.#file(file))}</ul>` : null}
+        <textarea
+          ref=${this.#field} id="message" rows="1" aria-label="Message" placeholder="Write a message" autofocus
+          onKeyDown=${this.#onKey} onInput=${this.#fit} onPaste=${this.#onPaste}
+        ></textarea>
+        <div class="composer-row">
+          ${this.#models()}
+          ${this.#tools()}
+          <${ContextMeter} use=${contextUse(conversation.path, this.props.chats.model(this.props.model)?.n_ctx)} />
+          ${isWriting
+            ? html`<button type="button" class="stop" onClick=${() => conversation.stop()}>Stop</button>`
+            : html`<button class="primary" disabled=${conversation.isSending || !this.props.model}>Send</button>`}
+        </div>
+      </form>
+    `;
+  }
+
+  /** @param {SubmitEvent} event */
+  #onSubmit = (event) => {
+    event.preventDefault();
+    void this.#send();
+  };
+
+  #models() {
+    const { chats, model, choose } = this.props;
+    return html`
+      <select class="model" aria-label="Model" onFocus=${() => chats.loadModels()} onChange=${(/** @type {any} */ event) => choose(event.currentTarget.value)}>
+        ${chats.models.length === 0 ? html`<option value="">No model</option>` : null}
+        ${chats.models.map(({ name, state }) => html`<option value=${name} selected=${name === model}>${state && state !== "ready" ? `${name} (${state.replaceAll("_", " ")})` : name}</option>`)}
+      </select>
+    `;
+  }
+
+  #tools() {
+    const { chats, model, thinking, think, openSettings, hasImages } = this.props;
+    const says = { "": "Dictate", recording: "End dictation", writing: "Writing it down" };
+    return html`
+      <span class="tools">
+        ${chats.model(model)?.thinking ? html`<label class="check"><input type="checkbox" checked=${thinking ?? false} onChange=${(/** @type {any} */ event) => think(event.currentTarget.checked)} /> Think first</label>` : null}
+        <button type="button" class="quiet" onClick=${() => this.#chooser.current.click()}>Attach</button>
+        <input ref=${this.#chooser} type="file" multiple hidden aria-label="Files" accept=${hasImages ? null : "text/*,.md,.json,.csv,.py,.js,.log"} onChange=${this.#onChosen} />
+        <button type="button" class=${this.#voice === "recording" ? "quiet recording" : "quiet"} disabled=${this.#voice === "writing"} onClick=${this.#toggleVoice}>${says[this.#voice]}</button>
+        <button type="button" class="quiet" onClick=${openSettings}>Settings</button>
+      </span>
+    `;
+  }
+
+  /** @param {Attached} file */
+  #file(file) {
+    const remove = () => {
+      this.#files = this.#files.filter((each) => each !== file);
+      this.setState({});
+    };
+    return html`<li>${file.name} <span class="hint">${size(file.n_bytes)}</span> <button type="button" class="quiet" aria-label=${`Remove ${file.name}`} onClick=${remove}>×</button></li>`;
+  }
+}
+
+/**
+ * @typedef {{ use: { used: number, size: number, share: number } | null }} MeterProps
+ * @extends {Component<MeterProps>}
+ */
+class ContextMeter extends Component {
+  render() {
+    const { use } = this.props;
+    if (!use) return html`<span class="context"></span>`;
+    const text = `${count(use.used)} of ${count(use.size)} tokens of context`;
+    return html`
+      <span class="context" title=${text}>
+        <meter min="0" max="1" high="0.85" low="0.7" optimum="0" value=${use.share} aria-label=${text}></meter>
+        ${Math.round(use.share * 100)} %
+      </span>
+    `;
+  }
+}
+
+/** @param {unknown} error @returns {never} */
+function taken(error) {
+  if (error instanceof TakeError) throw error;
+  const text = error instanceof Error ? error.message : String(error);
+  if (error instanceof DOMException && error.name === "NotAllowedError") throw new TakeError("The browser does not let this page use the microphone. Allow it beside the address.");
+  if (error instanceof DOMException && error.name === "NotFoundError") throw new TakeError("There is no microphone. Connect one, then try again.");
+  throw new TakeError(text);
+}
