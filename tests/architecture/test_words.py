@@ -103,10 +103,16 @@ def defined(tree: ast.AST) -> Iterator[str]:
                 pass
 
 
+CONTRACTS = ("callback", "events")
+"""Packages of the client whose classes have the names of a contract."""
+
+
 def public_classes() -> dict[str, list[str]]:
     """Map each public class name of the product to the modules that define it."""
     modules = defaultdict(list)
     for path in sorted((ROOT / "inferd").rglob("*.py")):
+        if path.parent in [ROOT / "inferd/client" / each for each in CONTRACTS]:
+            continue
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 modules[node.name].append(path.relative_to(ROOT).as_posix())

@@ -135,9 +135,10 @@ def test_the_snippets_of_the_documentation_run(
     monkeypatch.setattr(
         "inferd.client.discovery.client_directories", lambda: [daemon.directory]
     )
-    text = (ROOT / "docs" / "python.md").read_text()
+    pages = [ROOT / "docs" / name for name in ("python.md", "python-callbacks.md")]
+    text = "".join(page.read_text() for page in pages)
     snippets = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(snippets) == 9
+    assert len(snippets) == 11
     for number, snippet in enumerate(snippets):
         program = snippet.replace("http://127.0.0.1:8313", bridge.address)
         exec(compile(program, f"snippet {number}", "exec"), {"__name__": "snippet"})  # noqa: S102  # ours

@@ -54,10 +54,14 @@ class BufferedSocket:
         """
         return self._is_broken or isinstance(error.__cause__, ConnectionResetError)
 
-    def close(self) -> None:
-        """Close the connection; a thread that waits in it gets ``ConnectionLostError``."""
+    def interrupt(self) -> None:
+        """End the connection, from any thread: who waits in it reads its end."""
         with suppress(OSError):  # the connection has ended already
             self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection; a thread that waits in it gets ``ConnectionLostError``."""
+        self.interrupt()
         self._sock.close()
 
     def send_line(self, line: bytes, descriptors: Sequence[int] = ()) -> None:

@@ -1,14 +1,13 @@
 """Requests to a bridge from threads: a bounded pool of HTTP connections."""
 
-import socket
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import monotonic
-from typing import Final
 
 import httpcore2
 
+from inferd.client.connection.http_socket import HttpSocket
 from inferd.client.connection.pool import IdleConnections
 from inferd.client.core.bridge_calls import (
     BridgeCall,
@@ -33,13 +32,6 @@ from inferd.surfaces import V2
 from inferd.wire.requests import DescribeRequest, Request
 from inferd.wire.responses import ModelsFrame, Response
 
-_CONNECTED: Final = (
-    "connect_tcp.complete",
-    "connect_unix_socket.complete",
-    "start_tls.complete",
-)
-"""The steps of the library that give a socket; the last of them has the one that is used."""
-
 
 class BridgeConnection:
     """A connection to a bridge, for one call at a time.
@@ -60,8 +52,7 @@ class BridgeConnection:
             keepalive_expiry=IDLE_S,
             uds=place.socket,
         )
-        self._socket: socket.socket | None = None
-        self._is_interrupted = False
+        self._socket = HttpSocket()
 
     @property
     def is_kept(self) -> bool:
@@ -78,7 +69,7 @@ class BridgeConnection:
             ClientError: it failed.
         """
         with self._place.telling_failures():
-            request = self._place.request(call, trace=self._note)
+            request = self._place.request(call, trace=self._socket.note)
             response = self._connection.handle_request(request)
             try:
                 yield from self._frames(exchange, response)
@@ -103,21 +94,9 @@ class BridgeConnection:
         if (failure := reader.end()) is not None:
             raise failure
 
-    def _note(self, event: str, info: dict[str, object]) -> None:
-        """Keep the socket of a connection, by which another thread may end it."""
-        if event.endswith(_CONNECTED):
-            stream = info["return_value"]
-            if isinstance(stream, httpcore2.NetworkStream):
-                self._socket = stream.get_extra_info("socket")
-        if self._is_interrupted:
-            self.interrupt()
-
     def interrupt(self) -> None:
         """End the connection and the call in progress, from any thread."""
-        self._is_interrupted = True
-        if self._socket is not None:
-            with suppress(OSError):  # it has ended already
-                self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.interrupt()
 
     def close(self) -> None:
         """Close the connection; no call may be in progress."""
