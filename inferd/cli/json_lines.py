@@ -1,4 +1,7 @@
-"""Texts as arguments or JSON lines of stdin, and results as JSON lines."""
+"""Texts as arguments or lines of stdin, and results as JSON lines.
+
+Lines of stdin are JSON, or plain text: the first one that is not empty tells.
+"""
 
 import argparse
 import re
@@ -17,8 +20,8 @@ from inferd.wire.codec import DECODE_FAILURES
 
 STDIN: Final = "-"
 JSON_LINES_HELP: Final = (
-    'A line of stdin is a JSON string, or an object with a string "text"; '
-    "its other fields are copied to the output."
+    'A line of stdin is a JSON string, or an object with a string "text", whose other '
+    "fields are copied to the output; if the first line is not JSON, each line is a text."
 )
 """For the help of commands."""
 
@@ -26,6 +29,15 @@ _LINE: Final[msgspec.json.Decoder[str | dict[str, Raw]]] = msgspec.json.Decoder(
     str | dict[str, Raw]
 )
 _TEXT: Final = msgspec.json.Decoder(str)
+
+
+class JsonLine(NamedTuple):
+    """A line of stdin with its origin."""
+
+    fields: Mapping[str, Raw]
+    """Of its object; a text alone is ``text``."""
+    origin: str
+    """For error messages: ``line 3``."""
 
 
 class InputText(NamedTuple):
@@ -45,7 +57,7 @@ def add_texts_argument(parser: argparse.ArgumentParser, name: str) -> None:
         nargs="*",
         default=[],
         metavar=name.upper(),
-        help=f"a {name}; without any, or with - alone, JSON lines are read from stdin",
+        help=f"a {name}; without any, or with - alone, lines are read from stdin",
     )
 
 
@@ -53,10 +65,10 @@ def read_texts(arguments: Sequence[str], name: str) -> Iterator[InputText]:
     """Yield the texts of the command line, or those of stdin, one line at a time.
 
     Raises:
-        CommandError: a line is not JSON, or has no text.
+        CommandError: a line is not valid, or has no text.
     """
     if list(arguments) in ([], [STDIN]):
-        return _read(stdin().buffer)
+        return map(_text_of, read_lines(stdin().buffer))
     return (
         InputText(text, f"{name} {number}", {"text": text})
         for number, text in enumerate(arguments, 1)
@@ -81,24 +93,67 @@ def input_error(
     return CommandError(text, hint=hint_for(error))
 
 
-def _read(source: BinaryIO) -> Iterator[InputText]:
+def read_lines(source: BinaryIO) -> Iterator[JsonLine]:
+    """Yield the lines of a file: JSON strings or objects, or plain texts.
+
+    Raises:
+        CommandError: a line is not valid.
+    """
+    is_json: bool | None = None
     lines = iter(lambda: source.readline(MAX_FRAME_BYTES + 1), b"")
     for number, line in enumerate(lines, 1):
         origin = f"line {number}"
         if len(line) > MAX_FRAME_BYTES:
             raise CommandError(f"{origin}: over {MAX_FRAME_BYTES} bytes")
-        try:
-            yield _parse(line, origin)
-        except msgspec.ValidationError as error:
-            raise CommandError(
-                f'{origin}: neither a string nor an object with a string "text"'
-            ) from error
-        except DECODE_FAILURES as error:
-            raise CommandError(f"{origin}: not JSON: {error}") from error
+        if is_json is None and line.strip():
+            is_json = _is_json(line)
+        if is_json:
+            yield JsonLine(_parse(line, origin), origin)
+        elif text := _plain(line, origin):
+            yield JsonLine({"text": Raw(msgspec.json.encode(text))}, origin)
 
 
-def _parse(line: bytes, origin: str) -> InputText:
-    parsed = _LINE.decode(line.decode())
+def _is_json(line: bytes) -> bool:
+    """Tell whether a first line is JSON, valid or not; a number alone is a text."""
+    if line.lstrip().startswith(b"{"):
+        return True
+    try:
+        found = msgspec.json.decode(line)
+    except DECODE_FAILURES:
+        return False
+    return isinstance(found, str | list)
+
+
+def _plain(line: bytes, origin: str) -> str:
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{origin}: not UTF-8") from error
+
+
+def _parse(line: bytes, origin: str) -> Mapping[str, Raw]:
+    try:
+        parsed = _LINE.decode(line.decode())
+    except msgspec.ValidationError as error:
+        raise _no_text(origin) from error
+    except DECODE_FAILURES as error:
+        raise CommandError(f"{origin}: not JSON: {error}") from error
     if isinstance(parsed, str):
-        return InputText(parsed, origin, {"text": parsed})
-    return InputText(_TEXT.decode(parsed.get("text", b"null")), origin, parsed)
+        return {"text": Raw(msgspec.json.encode(parsed))}
+    return parsed
+
+
+def _text_of(line: JsonLine) -> InputText:
+    try:
+        text = _TEXT.decode(line.fields.get("text", b"null"))
+    except msgspec.ValidationError as error:
+        raise _no_text(line.origin) from error
+    except DECODE_FAILURES as error:
+        raise CommandError(f"{line.origin}: not JSON: {error}") from error
+    return InputText(text, line.origin, line.fields)
+
+
+def _no_text(origin: str) -> CommandError:
+    return CommandError(
+        f'{origin}: neither a string nor an object with a string "text"'
+    )

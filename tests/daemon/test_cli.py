@@ -77,7 +77,9 @@ def test_the_help_tells_what_exit_codes_mean():
     assert "2 an error, or an answer that was cancelled; 130 interrupted" in words
 
 
-@pytest.mark.parametrize("arguments", [[], ["sing"], ["rerank"], ["embed", "--dim=x"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["sing"], ["rerank", "--top-n=x"], ["embed", "--dim=x"]]
+)
 def test_a_command_that_is_none_is_told_with_the_usage(arguments):
     result = inferd(*arguments)
     assert (result.returncode, result.stdout) == (2, "")

@@ -1,13 +1,24 @@
-"""inferd embed: turn texts into embeddings, one JSON line for each."""
+"""inferd embed: turn texts into embeddings, one JSON line or one row for each."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
+from inferd.cli.batch.arguments import add_jobs_argument, add_output_arguments
+from inferd.cli.batch.clients import JobClients
+from inferd.cli.batch.npy import VectorFile
+from inferd.cli.batch.ordered import in_order
+from inferd.cli.batch.output import LineOutput
+from inferd.cli.batch.progress import BatchProgress
 from inferd.cli.connect import (
     add_id_argument,
     add_model_argument,
     add_socket_argument,
+    configured_directory,
     open_client,
 )
 from inferd.cli.console import EXIT_OK, CommandError
@@ -16,12 +27,10 @@ from inferd.cli.json_lines import (
     InputText,
     add_texts_argument,
     input_error,
-    print_result,
     read_texts,
 )
 from inferd.cli.numbers import int_range, u32
 from inferd.client.exchange import RequestFailedError, embeddings_of
-from inferd.client.sync import FrameClient
 from inferd.limits.protocol import MAX_EMBED_INPUTS
 from inferd.wire.requests import EmbedRequest
 
@@ -52,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"texts in one request, at most {MAX_EMBED_INPUTS} (default {BATCH_TEXTS})",
     )
+    add_jobs_argument(parser)
+    add_output_arguments(parser, "as .jsonl, or the vectors alone as NumPy's .npy")
     add_model_argument(parser)
     add_id_argument(parser)
     add_socket_argument(parser)
@@ -64,15 +75,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Embed batch by batch, and print the results of each as soon as it is done."""
+    """Embed batch by batch, and write the results of each as soon as it is done."""
     texts = read_texts(arguments.texts, "text")
-    with open_client(arguments.directory, "embeddings") as client:
-        for batch in batches(texts, arguments.batch):
-            for text, embedding in zip(
-                batch, _embed(client, batch, arguments), strict=True
-            ):
-                print_result({**text.fields, "embedding": embedding})
+    directory = arguments.directory or configured_directory()
+    progress = BatchProgress()
+    with (
+        _open_output(arguments) as output,
+        open_client(directory, "embeddings"),
+        closing(JobClients(directory)) as clients,
+    ):
+        rest = batches(islice(texts, output.n_done, None), arguments.batch)
+        embed = partial(_embedded, clients, arguments)
+        try:
+            for batch, vectors in in_order(embed, rest, arguments.jobs, clients.close):
+                progress.clear()
+                _write(output, batch, vectors)
+                progress.add(len(batch))
+        finally:
+            progress.clear()
     return EXIT_OK
+
+
+def _open_output(arguments: argparse.Namespace) -> LineOutput | VectorFile:
+    path: Path | None = arguments.output
+    if path is None or path.suffix == ".jsonl":
+        return LineOutput(path, resumes=arguments.resume)
+    if path.suffix == ".npy":
+        return VectorFile(path, resumes=arguments.resume)
+    raise CommandError(f"{path}: its name must end in .jsonl or .npy")
+
+
+def _write(
+    output: LineOutput | VectorFile,
+    batch: Sequence[InputText],
+    vectors: Sequence[Sequence[float]],
+) -> None:
+    if isinstance(output, VectorFile):
+        output.write(vectors)
+        return
+    for text, vector in zip(batch, vectors, strict=True):
+        output.write({**text.fields, "embedding": vector})
 
 
 def batches(texts: Iterable[InputText], n_texts: int) -> Iterator[list[InputText]]:
@@ -99,9 +141,9 @@ def batches(texts: Iterable[InputText], n_texts: int) -> Iterator[list[InputText
         raise failure
 
 
-def _embed(
-    client: FrameClient, batch: Sequence[InputText], arguments: argparse.Namespace
-) -> list[list[float]]:
+def _embedded(
+    clients: JobClients, arguments: argparse.Namespace, batch: Sequence[InputText]
+) -> tuple[Sequence[InputText], list[list[float]]]:
     request = EmbedRequest(
         id=arguments.id,
         model=arguments.model,
@@ -110,11 +152,11 @@ def _embed(
         task=arguments.task,
     )
     try:
-        embeddings = embeddings_of(client.embed(request))
+        vectors = embeddings_of(clients.ask(lambda client: client.embed(request)))
     except RequestFailedError as error:
         raise input_error(error, "input", batch) from error
-    if len(embeddings) != len(batch):
+    if len(vectors) != len(batch):
         raise CommandError(
-            f"the daemon gave {len(embeddings)} embeddings for {len(batch)} texts"
+            f"the daemon gave {len(vectors)} embeddings for {len(batch)} texts"
         )
-    return embeddings
+    return batch, vectors

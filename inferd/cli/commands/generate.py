@@ -6,6 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from inferd.cli.batch.answers import answer_prompt
+from inferd.cli.batch.arguments import add_jobs_argument, add_output_arguments
+from inferd.cli.batch.lines import answer_lines
 from inferd.cli.connect import (
     add_id_argument,
     add_model_argument,
@@ -59,7 +62,11 @@ class MediaFile(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("prompt", help="the user message; - reads it from stdin")
+    parser.add_argument(
+        "prompt",
+        nargs="?",
+        help="the user message; without one, or with -, it is read from a pipe",
+    )
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     parser.add_argument("--temperature", type=finite_float, metavar="T")
     parser.add_argument("--top-p", type=finite_float, metavar="P")
@@ -72,17 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="end the answer before this text; may be repeated",
     )
-    for kind in MEDIA_KINDS:
-        parser.add_argument(
-            f"--{kind}",
-            action="append",
-            type=partial(MediaFile, kind),
-            dest="media",
-            default=[],
-            metavar="FILE",
-            help=f"{kind} file to place before the prompt, for a model that accepts it; "
-            "may be repeated",
-        )
+    _add_media_arguments(parser)
     add_model_argument(parser)
     add_id_argument(parser)
     parser.add_argument(
@@ -98,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the number of tokens of the prompt, and generate nothing",
     )
+    _add_lines_arguments(parser)
     add_socket_argument(parser)
     parser.epilog = (
         "A cancelled answer is printed as far as it was generated, and the exit code is 2. "
@@ -107,13 +105,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "With --count, a prompt that does not fit is counted as well, and the exit code "
         "is 2. "
         "Images and audio are decoded by this command, which needs the packages "
-        "pillow and av."
+        "pillow and av. "
+        'With --jsonl, a line is a text, or an object with "prompt", "text" or "messages"; '
+        'the output has a line for each, in order: the object with "answer", '
+        '"stop_reason" and "usage" added, or with "error" if its prompt is refused, and '
+        "the exit code is 2 then."
     )
+
+
+def _add_media_arguments(parser: argparse.ArgumentParser) -> None:
+    for kind in MEDIA_KINDS:
+        parser.add_argument(
+            f"--{kind}",
+            action="append",
+            type=partial(MediaFile, kind),
+            dest="media",
+            default=[],
+            metavar="FILE",
+            help=f"{kind} file to place before the prompt, for a model that accepts it; "
+            "may be repeated",
+        )
+
+
+def _add_lines_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jsonl",
+        action="store_true",
+        help="answer each line of stdin, which are JSON or plain texts",
+    )
+    add_jobs_argument(parser)
+    add_output_arguments(parser, "with --jsonl")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the answer as it is generated."""
-    prompt = _read_stdin() if arguments.prompt == "-" else arguments.prompt
+    if arguments.jsonl:
+        return _answer_lines(arguments)
+    if arguments.output or arguments.resume or arguments.jobs > 1:
+        raise CommandError("--output, --resume and --jobs need --jsonl")
+    prompt = _read_prompt(arguments.prompt)
     with (
         open_client(arguments.directory, "generation") as client,
         Attachments() as media,
@@ -182,7 +212,22 @@ def _count(frames: Iterable[TextAnswer | BlocksAnswer]) -> None:
         raise
 
 
-def _read_stdin() -> str:
+def _answer_lines(arguments: argparse.Namespace) -> int:
+    if arguments.prompt is not None or arguments.media or arguments.count:
+        raise CommandError("--jsonl reads stdin, and no prompt, media or --count")
+    if serves_sample(arguments.directory):
+        _use_sample_defaults(arguments)
+    make = partial(make_request, arguments=arguments)
+    return answer_lines(arguments, "generation", partial(answer_prompt, make))
+
+
+def _read_prompt(prompt: str | None) -> str:
+    if prompt not in (None, "-"):
+        return prompt
+    if prompt is None and stdin().isatty():
+        raise CommandError(
+            "no prompt given", hint='inferd generate "Why is the sky blue?"'
+        )
     try:
         return stdin().read()
     except UnicodeDecodeError as error:

@@ -45,10 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="an audio or video file; - reads raw samples from stdin",
+        help="an audio or video file; - reads one, or raw samples, from stdin",
     )
     _add_speech_arguments(parser)
     _add_output_arguments(parser)
+    _add_resume_argument(parser)
     _add_stdin_arguments(parser)
     add_model_argument(parser)
     add_id_argument(parser)
@@ -56,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "A file that cannot be decoded is reported on stderr and skipped, and the exit "
         "code is 2. For a truncated file, and for an incomplete answer, the part that "
-        "was transcribed is written, and the exit code is 2 as well. With --live, ^C ends the "
+        "was transcribed is written, and the exit code is 2 as well; after ^C it is 130. "
+        "With --live, ^C ends the "
         "recording, and a second ^C ends the command. "
         "Files are decoded by this command, which needs the package av."
     )
@@ -97,6 +99,14 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_resume_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="with --output DIR: leave out each FILE whose transcripts are there",
+    )
+
+
 def _add_stdin_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
@@ -106,15 +116,15 @@ def _add_stdin_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         choices=tuple(RAW_BYTES),
-        default="f32le",
-        help="sample format of stdin, one channel (default f32le)",
+        help="stdin has raw samples of this format, one channel (default: a file of a "
+        "known format is decoded, anything else is f32le)",
     )
     parser.add_argument(
         "--rate",
         type=int_range(*RATES_HZ),
         default=SAMPLE_RATE_HZ,
         metavar="HZ",
-        help=f"sample rate of stdin (default {SAMPLE_RATE_HZ})",
+        help=f"sample rate of raw samples (default {SAMPLE_RATE_HZ})",
     )
 
 
@@ -126,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.kinds, directory, has_words=arguments.timestamps == "word"
     )
     destination.check(names)
+    if arguments.resume:
+        names = destination.missing(names)
     destination.make_directory()
     n_failed = 0
     with open_client(arguments.directory, "transcription") as client:

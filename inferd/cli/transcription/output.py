@@ -83,6 +83,20 @@ class Destination:
             for kind in self.kinds
         ]
 
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Return the names whose transcripts are not all there.
+
+        Raises:
+            CommandError: transcripts go to stdout.
+        """
+        if self.directory is None:
+            raise CommandError("--resume needs --output DIR, which has what is done")
+        return [
+            name
+            for name in names
+            if not all(path.exists() for path in self._paths([name]))
+        ]
+
     def make_directory(self) -> None:
         """Create the output directory, before hours of audio are transcribed.
 

@@ -5,6 +5,7 @@ import select
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, Final
@@ -16,9 +17,17 @@ from inferd.client.media.sound import (
     SoundError,
     convert,
     decode,
+    decode_stream,
 )
 
 STDIN: Final = "-"
+RAW_DEFAULT: Final = "f32le"
+"""Format of raw samples, unless the caller says otherwise."""
+_MAGIC: Final = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b"\x1aE\xdf\xa3")
+"""Beginnings of WAV, FLAC, Ogg, MP3 with tags, AIFF, CAF and Matroska."""
+_MP4: Final = b"ftyp"
+"""In MP4, after four bytes of length."""
+_MAGIC_BYTES: Final = 8
 POLL_MS: Final = 50
 """Milliseconds of one wait for more samples, and so the longest delay before a frame that
 the daemon sent meanwhile is read."""
@@ -59,8 +68,13 @@ class Recording:
             self.error = error
 
 
-def open_recording(name: str, sample_format: str, rate_hz: int) -> Recording:
-    """Open a file, or stdin as raw samples of a format.
+def open_recording(name: str, sample_format: str | None, rate_hz: int) -> Recording:
+    """Open a file, or stdin: a file of a known format, or raw samples.
+
+    Args:
+        name: of a file, or ``STDIN``.
+        sample_format: of raw samples of stdin; ``None`` to look what it is.
+        rate_hz: samples per second of raw samples.
 
     Raises:
         CommandError: stdin is closed, or a terminal.
@@ -68,12 +82,16 @@ def open_recording(name: str, sample_format: str, rate_hz: int) -> Recording:
     """
     if name == STDIN:
         file = _binary_stdin()
+        if sample_format is None and is_media_file(_beginning_of(file)):
+            return Recording(name, decode_stream(file))
         raw = iter(lambda: file.read(BLOCK_BYTES), b"")
-        return Recording(name, _not_empty(convert(raw, sample_format, rate_hz)))
+        return Recording(
+            name, _not_empty(convert(raw, sample_format or RAW_DEFAULT, rate_hz))
+        )
     return Recording(name, decode(Path(name)))
 
 
-def open_live(sample_format: str, rate_hz: int) -> Recording:
+def open_live(sample_format: str | None, rate_hz: int) -> Recording:
     """Open stdin as raw samples that are yielded as soon as they can be read.
 
     Raises:
@@ -81,7 +99,20 @@ def open_live(sample_format: str, rate_hz: int) -> Recording:
         MissingExtraError: a package is needed that is not installed.
     """
     raw = read_available(_binary_stdin())
-    return Recording(STDIN, convert(raw, sample_format, rate_hz))
+    return Recording(STDIN, convert(raw, sample_format or RAW_DEFAULT, rate_hz))
+
+
+def is_media_file(beginning: bytes) -> bool:
+    """Tell whether bytes begin a file of a common format.
+
+    No raw samples do: as floats these bytes would be far over 1, or no numbers.
+    """
+    return beginning.startswith(_MAGIC) or beginning[4:8] == _MP4
+
+
+def _beginning_of(file: BinaryIO) -> bytes:
+    """Return the first bytes, which are still read afterwards."""
+    return file.peek(_MAGIC_BYTES) if isinstance(file, BufferedReader) else b""
 
 
 def read_available(file: BinaryIO) -> Iterator[bytes]:

@@ -59,6 +59,7 @@ class Transcriber:
                 far is written.
             IncompleteError: the answer was cut short; the transcript so far is written.
             CommandError: the transcript cannot be written.
+            KeyboardInterrupt: the user ended it; the transcript so far is written.
         """
         printer = SegmentPrinter(recording.name, self._destination)
         progress = ProgressLine(is_wanted=printer.ends_lines)
@@ -78,7 +79,7 @@ class Transcriber:
                     progress.show(_partial(frame))
                 else:
                     progress.show(_progress(recording, segments))
-        except ClientError:
+        except (ClientError, KeyboardInterrupt):
             progress.clear()
             if segments:
                 self._write(printer, recording, Transcript(segments=segments))

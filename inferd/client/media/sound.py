@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from inferd.client.media.errors import MediaError, MissingExtraError
 
@@ -42,6 +42,20 @@ def decode(path: Path) -> Iterator[bytes]:
     except ImportError as error:
         raise MissingExtraError("av") from error
     return split_blocks(decode_file(path))
+
+
+def decode_stream(file: BinaryIO) -> Iterator[bytes]:
+    """Decode the audio of an open file, which need not be seekable, as ``decode`` does.
+
+    Raises:
+        SoundError: as there.
+        MissingExtraError: PyAV is not installed.
+    """
+    try:
+        from inferd.client.media.audio_decoder import decode_open  # noqa: PLC0415  # takes 0.1 s
+    except ImportError as error:
+        raise MissingExtraError("av") from error
+    return split_blocks(decode_open(file))
 
 
 def convert(raw: Iterable[bytes], sample_format: str, rate_hz: int) -> Iterator[bytes]:

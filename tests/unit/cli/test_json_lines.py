@@ -2,6 +2,7 @@ import argparse
 import io
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -62,7 +63,8 @@ def test_arguments_are_texts_with_a_number():
 @pytest.mark.parametrize("arguments", [parse(), parse("-")])
 def test_without_arguments_texts_are_lines_of_stdin(piped, arguments):
     [text] = piped(b'"a"', arguments=arguments)
-    assert (text.text, text.origin, text.fields) == ("a", "line 1", {"text": "a"})
+    assert (text.text, text.origin) == ("a", "line 1")
+    assert msgspec.json.encode(text.fields) == b'{"text":"a"}'
 
 
 def test_an_object_keeps_its_fields_as_they_were_written(piped, capsys):
@@ -73,6 +75,36 @@ def test_an_object_keeps_its_fields_as_they_were_written(piped, capsys):
     assert capsys.readouterr().out == (
         '{"n":1.50,"text":"a","big":123456789012345678901234567890,"score":1}\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "texts"),
+    [
+        ((b"x",), ["x"]),
+        ((b"", b"one text", b"", b'{"n": 1}', b'"a"'), ["one text", '{"n": 1}', '"a"']),
+        ((b"42", b"true"), ["42", "true"]),
+        (
+            (b'"Hello," she said.', b"Gr\xc3\xbc\xc3\x9fe\r"),
+            ['"Hello," she said.', "Gr\xfc\xdfe"],
+        ),
+    ],
+)
+def test_a_plain_pipe_has_a_text_in_each_line(piped, lines, texts):
+    assert [each.text for each in piped(*lines)] == texts
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b'{"text":"a"', "line 1: not JSON: "),
+        (b'["a"]', "line 1: neither a string nor an object"),
+        (b"caf\xe9", "line 1: not UTF-8"),
+    ],
+)
+def test_a_first_line_that_is_neither_is_named(piped, line, complaint):
+    with pytest.raises(CommandError) as caught:
+        piped(line)
+    assert caught.value.text.startswith(complaint)
 
 
 def test_no_lines_are_no_texts(piped):

@@ -70,7 +70,7 @@ def test_progress_is_requested_only_if_wanted():
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["a", "b"], ["a", "--max-tokens", "many"], ["a", "--temperature", "hot"]],
+    [["a", "b"], ["a", "--max-tokens", "many"], ["a", "--temperature", "hot"]],
 )
 def test_what_cannot_be_meant_is_refused(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
@@ -150,6 +150,20 @@ def test_a_dash_reads_the_prompt_from_stdin(inferd, short_dir, monkeypatch):
     with listening(short_dir / "infer.sock", listen):
         assert inferd("generate", "-", "--directory", short_dir).code == 0
     assert asked[0]["messages"][0]["content"] == "two\nlines"
+
+
+def test_a_prompt_is_read_from_a_pipe_but_not_from_a_terminal(
+    inferd, short_dir, monkeypatch
+):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    code, _, told = inferd("generate", "--directory", short_dir)
+    assert (code, told.splitlines()[0]) == (2, "error: no prompt given")
+    code, _, told = inferd("generate", "--directory", short_dir, "hi", "--jobs", "2")
+    assert (code, told) == (2, "error: --output, --resume and --jobs need --jsonl\n")
 
 
 def test_a_refusal_is_one_line(inferd, short_dir):

@@ -1,20 +1,34 @@
 import io
 import os
 import signal
+from dataclasses import dataclass
+from typing import BinaryIO
 
 import pytest
 
 from inferd.cli.console import CommandError
 from inferd.cli.transcription.recording import (
     Recording,
+    is_media_file,
     open_live,
     open_recording,
     read_available,
 )
 from inferd.client.media.sound import SoundError
-from tests.fakes.recordings import tone, wav
+from tests.cases import each_case
+from tests.fakes.recordings import tone, wav, write_sound
 
 SECOND = bytes(64_000)
+
+
+@dataclass
+class Stdin:
+    """A pipe as stdin, which is not closed with it."""
+
+    buffer: BinaryIO
+
+    def isatty(self) -> bool:
+        return False
 
 
 def breaking(*blocks):
@@ -162,3 +176,39 @@ def test_live_samples_are_those_of_stdin(pipe, monkeypatch):
     assert b"".join(recording) == b"\0" * 8
     text.detach()
     assert "ends within a sample" in str(recording.error)
+
+
+# --- files in a pipe --------------------------------------------------------------------
+
+
+def test_a_file_of_a_known_format_is_decoded_from_a_pipe(pipe, monkeypatch, tmp_path):
+    source, sink = pipe
+    data = write_sound(tmp_path / "a.wav", 0.2).read_bytes()
+    monkeypatch.setattr("sys.stdin", Stdin(source))
+    sink.write(data)
+    sink.close()
+    recording = open_recording("-", None, 16_000)
+    assert sum(map(len, recording)) == pytest.approx(0.2 * 64_000, abs=400)
+    assert recording.error is None
+
+
+def test_anything_else_is_raw_and_so_is_what_is_said_to_be(pipe, monkeypatch):
+    source, sink = pipe
+    monkeypatch.setattr("sys.stdin", Stdin(source))
+    sink.write(b"RIFF" * 16)
+    sink.close()
+    assert b"".join(open_recording("-", "f32le", 16_000)) == b"RIFF" * 16
+
+
+@each_case(
+    ("beginning", "is_file"),
+    [
+        (b"RIFF\x24\x08\x00\x00WAVE", True),
+        (b"\x00\x00\x00\x20ftypM4A ", True),
+        (b"OggS", True),
+        (SECOND[:16], False),
+        (b"", False),
+    ],
+)
+def test_a_format_is_known_by_its_beginning(beginning, is_file):
+    assert is_media_file(beginning) is is_file

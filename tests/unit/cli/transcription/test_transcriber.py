@@ -11,6 +11,7 @@ from inferd.client.exchange import ConnectionLostError, RequestFailedError
 from inferd.client.media.sound import SoundError
 from inferd.client.sync import FrameClient
 from inferd.wire.blocks import AudioBlock, BlocksRequest, Message
+from inferd.wire.codec import decode_blocks_response
 from tests.fakes.hearing import hear, heard, partial, receive, segment
 from tests.fakes.listener import failure, listening, says
 
@@ -226,3 +227,22 @@ def test_a_transcript_has_the_facts_that_the_daemon_sent(short_dir):
 def test_no_progress_is_shown_over_running_text(screen):
     answer = [segment("Ask", 0, 900), segment(" not.", 900, 1900)]
     assert screen(hears([], *answer), [SECOND], has_words=True) == "Ask not.\n"
+
+
+def test_what_was_transcribed_before_an_interrupt_is_written(short_dir, monkeypatch):
+    """As by ^C while the daemon transcribes."""
+    destination = Destination(("txt", "vtt"), short_dir, has_words=False)
+
+    def frames(*_args, **_fields):
+        yield ours.pop()
+        raise KeyboardInterrupt
+
+    ours = [decode_blocks_response(json.dumps(segment(" one", 0, 1000)).encode())]
+    client = FrameClient(short_dir)
+    monkeypatch.setattr(client, "converse", frames)
+    with pytest.raises(KeyboardInterrupt):
+        Transcriber(client, make_request, destination).transcribe(
+            Recording("a.mp3", [SECOND]), is_live=False
+        )
+    assert (short_dir / "a.txt").read_text().strip() == "one"
+    assert "one" in (short_dir / "a.vtt").read_text()

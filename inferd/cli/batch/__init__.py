@@ -1,0 +1,1 @@
+"""Many requests of one command: in order, several at once, and resumed where they ended."""
