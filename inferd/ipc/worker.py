@@ -39,8 +39,11 @@ class _LoadOptions(Struct, frozen=True, kw_only=True):
     is_outline: bool = False
     """Whether to read headers alone: ``Loaded`` says what the model can do, then it exits."""
     asks_remote: bool = False
-    """Whether to ask a remote engine for the names of its models alone: ``Loaded`` says that
-    the configured one is among them, then it exits."""
+    """Whether to ask a remote engine for its models alone: ``Loaded`` has the configured one."""
+    lists_models: bool = False
+    """Whether to ask it so, and have ``Loaded`` list the names."""
+    pulls_model: str = ""
+    """The model that a remote engine is to bring to itself."""
 
 
 class Load(_LoadOptions, frozen=True, kw_only=True, tag=True):
@@ -122,6 +125,7 @@ class Loading(Struct, frozen=True, kw_only=True, tag=True):
     phase: Phase
     path: BoundedText = ""
     n_ctx: Count = 0
+    told: BoundedText = ""  # by a remote engine, of a model that it pulls
 
 
 class CpuVariant(Struct, frozen=True, kw_only=True, tag=True):
@@ -142,19 +146,15 @@ class SandboxReport(Struct, frozen=True, kw_only=True, tag=True):
     seccomp: bool = False
     """Whether system calls are restricted to a list."""
     files_unrestricted: bool = False
-    """Whether files are deliberately unrestricted: the backend needs an accelerator's
-    devices."""
+    """Whether files are unrestricted on purpose, for an accelerator's devices."""
     missing: Annotated[tuple[BoundedText, ...], Meta(max_length=IPC_ITEMS_MAX)] = ()
     """Missing parts of the sandbox, with reasons."""
 
     @property
     def is_complete(self) -> bool:
         """Whether all intended restrictions are in place."""
-        return (
-            self.seccomp
-            and (self.landlock > 0 or self.files_unrestricted)
-            and not self.missing
-        )
+        has_files = self.landlock > 0 or self.files_unrestricted
+        return self.seccomp and has_files and not self.missing
 
     def log_fields(self) -> dict[str, object]:
         """Return the fields of the log events ``worker.boxed`` and ``decoder.boxed``."""
@@ -186,8 +186,9 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     )
     """Pieces of the dialect's marker tokens; v1 answers omit them."""
     prompt_format: bytes = b""
-    """How the model wants its prompts, for the preparer alone. Empty if no prompts are
-    rendered."""
+    """How the model wants its prompts, for the preparer alone; empty if none are rendered."""
+    remote_models: BoundedList[BoundedText] = []
+    """With ``lists_models``: the names that a remote engine tells."""
 
 
 class TokenTableReply(Struct, frozen=True, kw_only=True, tag=True):
@@ -272,8 +273,7 @@ class Embedded(Struct, frozen=True, kw_only=True, tag=True):
 
     ticket: Ticket
     embeddings: bytes
-    """A part of a JSON array of arrays of numbers; the parts of all messages make the
-    whole."""
+    """A part of a JSON array of arrays of numbers, which all messages make whole."""
     dimensions: Count
     is_last: bool = True
     n_tokens: Count | None = None
@@ -366,7 +366,7 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
     retry_after_ms: Count | None = None
     """With ``is_unavailable``: milliseconds after which it may be in order, by its own word."""
     overflow: Overflow | None = None
-    """Set if the job does not fit into the remote's context."""
+    """If the job does not fit into the remote's context."""
 
 
 class Availability(Struct, frozen=True, kw_only=True, tag=True):

@@ -8,6 +8,7 @@ import msgspec
 from inferd.cli.connect import add_socket_argument
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK
 from inferd.cli.models.opening import opened_store, size
+from inferd.cli.models.remote import add_at_arguments, list_at
 from inferd.cli.models.served import ServedModel, served_models
 from inferd.models.store.manifest import Manifest
 from inferd.models.store.store import ModelStore
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print a JSON line for each"
     )
     add_socket_argument(parser)
+    add_at_arguments(parser)
     parser.epilog = (
         "The store's models come first, and then those of the machine's store that it "
         "lacks. The lines after them are of a running daemon's "
@@ -31,6 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each model; exit 1 if a manifest or a file cannot be used."""
+    if arguments.at is not None:
+        for name in list_at(arguments.at, arguments.config):
+            _print_remote(name, arguments.at, as_json=arguments.json)
+        return EXIT_OK
     served = served_models(arguments.directory)
     all_usable = True
     names: set[str] = set()
@@ -81,6 +87,13 @@ def _print_store(
                 f"{model.name}  {size(model.n_bytes)}  {model.source}{where}{state}"
             )
     return all_usable
+
+
+def _print_remote(name: str, backend: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.json.encode({"name": name, "at": backend}))
+    else:
+        print_line(name)
 
 
 def _print_served(backend: ServedModel, *, as_json: bool) -> None:

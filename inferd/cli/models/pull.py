@@ -11,8 +11,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from inferd.cli.console import EXIT_OK, CommandError
+from inferd.cli.console import EXIT_OK, CommandError, ProgressLine
 from inferd.cli.models.opening import opened_store, size
+from inferd.cli.models.remote import add_at_arguments, pull_at
 from inferd.cli.models.transfer import TransferProgress
 from inferd.cli.numbers import int_range
 from inferd.limits.models import PACKAGE_MAX_BYTES, PULL_MAX_BYTES
@@ -79,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="without the file that turns images or audio into input of the model",
     )
     add_connection_arguments(parser)
+    add_at_arguments(parser)
     parser.add_argument(
         "--max-bytes",
         metavar="BYTES",
@@ -100,7 +102,9 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Pull models into the store."""
+    """Pull models into the store, or have a remote engine pull them to where it is."""
+    if arguments.at is not None:
+        return _pull_at(arguments)
     packages = [source for source in arguments.sources if is_package_source(source)]
     others = [source for source in arguments.sources if source not in packages]
     _check(arguments, packages, others)
@@ -111,6 +115,32 @@ def run(arguments: argparse.Namespace) -> int:
             _pull(arguments, source)
     except PullError as error:
         raise CommandError(error.text, error.hint) from error
+    return EXIT_OK
+
+
+def _pull_at(arguments: argparse.Namespace) -> int:
+    """Have the remote engine of a backend pull models, by the names that it knows.
+
+    Raises:
+        CommandError: an option is for the store here, or a model cannot be pulled.
+    """
+    local = {
+        "--name": arguments.name,
+        "--sha256": arguments.sha256,
+        "--package-sha256": arguments.package_sha256,
+        "--max-bytes": arguments.max_bytes,
+        "--ca-file": arguments.ca_file,
+    }
+    for option, value in local.items():
+        if value is not None:
+            raise CommandError(f"{option} is for the store here, not for --at")
+    for source in arguments.sources:
+        line = ProgressLine()
+        try:
+            pull_at(arguments.at, arguments.config, source, line.show)
+        finally:
+            line.clear()
+        print_stderr(f"{source} is at {arguments.at}")
     return EXIT_OK
 
 

@@ -2,7 +2,8 @@
 
 A key out of the environment is moved into a memfd and taken out of ``os.environ``, which other
 processes would get, and out of what the kernel shows of it in ``/proc/PID/environ``. A
-credential is opened for each worker; the daemon does not read it.
+credential is opened for each worker; the daemon does not read it. A process that has had a key
+cannot be inspected by others of its user: they could open its descriptors in ``/proc/PID/fd``.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from inferd.config.kinds.kind import Credential
+from inferd.sandbox.privileges import refuse_inspection
 
 CREDENTIALS_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
 """Where systemd says that the credentials of a service are."""
@@ -39,6 +41,7 @@ def open_key(credential: Credential | None) -> int | None:
     """
     if credential is None:
         return None
+    refuse_inspection()
     if credential.variable is not None:
         _stash(credential.variable)
         found = _stashed.get(credential.variable)
@@ -57,6 +60,7 @@ def _stash(variable: str) -> None:
     key = os.environb.pop(variable.encode(), None)
     if not key:
         return
+    refuse_inspection()
     fd = os.memfd_create("key", os.MFD_CLOEXEC)
     os.write(fd, key)
     if (before := _stashed.get(variable)) is not None:

@@ -137,6 +137,23 @@ class RemoteModels:
     """Reads the names of a document; raises ``RemoteError`` for what is none."""
 
 
+class RemotePullStatus(NamedTuple):
+    """What a remote says of a model that it brings."""
+
+    text: str
+    is_done: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemotePull:
+    """How a remote is told to bring a model to where it is."""
+
+    write: Callable[[str], RemoteRequest]
+    """Writes the request for a model's name."""
+    read: Callable[[bytes], RemotePullStatus]
+    """Reads a part of the answer; raises ``RemoteError`` if it failed, or the part is none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RemoteApi(Generic[S_contra]):
     """An API of remote engines; what it does not have is ``None``."""
@@ -154,6 +171,7 @@ class RemoteApi(Generic[S_contra]):
     rerank: Whole[S_contra, RerankJob] | None = None
     transcribe: Whole[S_contra, TranscribeJob] | None = None
     models: RemoteModels | None = None
+    pull: RemotePull | None = None
     takes_sound: bool = False
     """Whether conversations may have sound."""
     takes_plain_media: bool = False

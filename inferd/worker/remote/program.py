@@ -19,7 +19,7 @@ from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.kinds.remote_address import RemoteAddress, parse_address
 from inferd.config.kinds.remote_limits import MAX_KEY_BYTES
 from inferd.ipc.encoding import decode_settings
-from inferd.ipc.worker import Loaded, LoadFailed, ReceivedLoad
+from inferd.ipc.worker import Loaded, LoadFailed, Loading, ReceivedLoad
 from inferd.sandbox.network import has_network
 from inferd.sandbox.pdeathsig import die_with_parent
 from inferd.sandbox.privileges import refuse_inspection
@@ -119,6 +119,17 @@ def _load(
     if load.asks_remote:
         told = ready.http.trial.ask(ready.connect, api, settings, ready.key)
         channel.send(replace(loaded, library=told))
+        return None
+    if load.lists_models:
+        names = ready.http.trial.list_models(ready.connect, api, ready.key)
+        channel.send(replace(loaded, remote_models=[*names]))
+        return None
+    if load.pulls_model:
+        ready.http.trial.pull_model(
+            *(ready.connect, api, ready.key, load.pulls_model),
+            lambda text: channel.send(Loading(phase="checking_local", told=text)),
+        )
+        channel.send(loaded)
         return None
     channel.send(loaded)
     return ready

@@ -9,6 +9,7 @@ from inferd.worker.remote.models import OLLAMA_MODELS
 from inferd.worker.remote.ollama.answer import OllamaReader
 from inferd.worker.remote.ollama.encode import read_embed, write_embed
 from inferd.worker.remote.ollama.errors import error_in_answer, error_of_status
+from inferd.worker.remote.ollama.pull import OLLAMA_PULL
 from inferd.worker.remote.ollama.request import write_chat
 
 
@@ -39,4 +40,5 @@ OLLAMA_API: Final = RemoteApi(
     chat=Chat(write=write_chat, make_reader=OllamaReader),
     embed=Whole(write=write_embed, read=read_embed),
     models=OLLAMA_MODELS,
+    pull=OLLAMA_PULL,
 )
