@@ -6,6 +6,7 @@ file                    follows from
 adr/README.md           the header of each record in adr/
 protocol/errors.md      the classes of inferd.errors
 protocol/schema/*.json  the messages of inferd.wire
+protocol/examples/      the same: frames.d.ts in node/, frames.go in go/
 docs/configuration.md   the tables of inferd.config and the places of inferd.paths
 docs/bridge-*.md        the tables of fields of inferd.bridge's APIs
 docs/metrics.md         the metrics of a daemon, in inferd.server.telemetry and gauges
@@ -26,6 +27,7 @@ from tools.documents.decisions import adr_index
 from tools.documents.failures import error_table
 from tools.documents.markdown import UnreadableError
 from tools.documents.metrics import metric_list
+from tools.documents.protocol_types import go, typescript
 from tools.documents.schemas import MESSAGES, schema_text
 from tools.documents.settings import settings_reference
 from tools.documents.units import unit_texts, units_in
@@ -70,6 +72,8 @@ def generated(root: Path) -> dict[Path, str]:
             root / "protocol" / "schema" / f"{name}.json": schema_text(message)
             for name, message in MESSAGES.items()
         },
+        root / "protocol" / "examples" / "node" / "frames.d.ts": typescript(),
+        root / "protocol" / "examples" / "go" / "frames.go": go(),
         **unit_texts(root / "systemd"),
     }
 
