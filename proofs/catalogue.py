@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from proofs import (
+    client_kills,
     described_routes,
     first_answer,
     llama_server,
@@ -20,5 +21,6 @@ PROOFS: Final[Sequence[Item]] = (
     described_routes,
     published_routes,
     remote_faults,
+    client_kills,
 )
 BY_KEY: Final = {proof.KEY: proof for proof in PROOFS}

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from proofs import (
+    client_kills,
     described_routes,
     first_answer,
     llama_server,
@@ -72,3 +73,10 @@ def test_a_broken_answer_of_a_remote_has_one_end_and_opens_its_breaker(capsys):
     assert sum(counts[name] for name in faults) == 40
     assert counts["errors"] + counts.get("after_the_end", 0) == 40
     assert counts["breakers_opened"] == len(remote_faults.KINDS)
+
+
+def test_calls_of_one_client_end_as_documented_when_the_daemon_is_killed(capsys):
+    counts = held(client_kills.KEY, capsys).counts
+    for name in client_kills.WAYS:
+        assert counts[f"sockets_{name}_answered"] > 0
+        assert counts[f"bridge_{name}_answered"] > 0
