@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-fast test-all test-accelerator test-vulkan check bench fuzz torture attack proof install rollback verify uninstall clean
+.PHONY: setup demo test test-fast test-all test-accelerator test-vulkan check bench bench-guard fuzz torture attack proof install rollback verify uninstall clean
 
 # Tests and commands start some thousand processes: none compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -53,6 +53,9 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench
+
+bench-guard: setup
+	@$(BIN)/python -m bench.guard $(if $(REVISION),--revision $(REVISION))
 
 fuzz: setup
 	@$(BIN)/python -m fuzz.lines 10000000 --processes 2

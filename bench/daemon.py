@@ -40,13 +40,17 @@ class RunningDaemon:
 
 
 @contextmanager
-def running_daemon(tables: str, *leaves: str) -> Iterator[RunningDaemon]:
+def running_daemon(
+    tables: str, *leaves: str, checkout: Path | None = None
+) -> Iterator[RunningDaemon]:
     """Run a daemon while inside.
 
     Args:
         tables: its configuration, all but ``[listen]``.
         leaves: file names of the sockets to wait for.
+        checkout: of another revision, with its own environment; this one without.
     """
+    python = str(checkout / ".venv/bin/python") if checkout else sys.executable
     with tempfile.TemporaryDirectory(prefix="inferd-bench-") as scratch:
         directory = Path(scratch) / "run"
         config = Path(scratch) / "config.toml"
@@ -55,7 +59,8 @@ def running_daemon(tables: str, *leaves: str) -> Iterator[RunningDaemon]:
         began_at = time.monotonic()
         with log.open("w") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "inferd", "serve", "--config", str(config)],
+                [python, "-m", "inferd", "serve", "--config", str(config)],
+                cwd=checkout,
                 stdin=subprocess.DEVNULL,
                 stderr=stderr,
                 env={**os.environ, "NOTIFY_SOCKET": "", "INFERD_LOG_DIR": ""},

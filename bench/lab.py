@@ -10,6 +10,8 @@ from bench.figures import Goal, Reading
 
 T = TypeVar("T")
 
+BEFORE: Final = "before"
+"""The side that is the daemon of an earlier revision."""
 SIDES: Final = ("inferd", "peer", "raw", "server_py", "whisper_cli")
 """The daemon; llama-server; llama.cpp's benchmarks; the binding's own server; whisper.cpp's
 command line."""
@@ -75,10 +77,18 @@ class Lab:
     """Command lines and configurations, each once, in order."""
     absent: dict[str, str] = field(default_factory=dict)
     """Sides that did not come up, and why; they are not tried again."""
+    earlier: Path | None = None
+    """Where the earlier revision of the side ``BEFORE`` is, with its own environment."""
 
     def has(self, side: str) -> bool:
         """Tell whether a side is to be measured, and can be."""
         return side in self.sides and side not in self.absent
+
+    @property
+    def daemons(self) -> dict[str, Path | None]:
+        """The sides that are daemons of this project, each with its checkout if not this."""
+        checkouts = {"inferd": None, BEFORE: self.earlier}
+        return {side: path for side, path in checkouts.items() if self.has(side)}
 
     def note(self, command: Sequence[str]) -> None:
         """Keep a command line, without the places of this machine."""

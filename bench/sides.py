@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 from bench.daemon import RunningDaemon, running_daemon
@@ -47,10 +48,12 @@ def chat_sides(
     """
     with ExitStack() as stack:
         clients: dict[str, Clients] = {}
-        if lab.has("inferd"):
-            daemon = stack.enter_context(our_daemon(lab, n_slots=n_slots, n_ctx=n_ctx))
+        for name, checkout in lab.daemons.items():
+            daemon = stack.enter_context(
+                our_daemon(lab, n_slots=n_slots, n_ctx=n_ctx, checkout=checkout)
+            )
             address = str(daemon.directory)
-            clients["inferd"] = stack.enter_context(clients_of("inferd", address))
+            clients[name] = stack.enter_context(clients_of("inferd", address))
         peers = {"peer": None, **({SMALL: SMALL_BATCH} if with_small_batch else {})}
         for name, n_batch in peers.items() if lab.has("peer") else ():
             peer = stack.enter_context(
@@ -84,11 +87,13 @@ def check_alike(answers: Mapping[str, Answer]) -> None:
 
 
 @contextmanager
-def our_daemon(lab: Lab, *, n_slots: int, n_ctx: int) -> Iterator[RunningDaemon]:
+def our_daemon(
+    lab: Lab, *, n_slots: int, n_ctx: int, checkout: Path | None = None
+) -> Iterator[RunningDaemon]:
     """Run the daemon on the lab's model while inside."""
     tables = tables_for(lab, n_slots=n_slots, n_ctx=n_ctx)
     lab.note_text("inferd serve --config:\n" + tables)
-    with running_daemon(tables, surfaces.V2.socket) as daemon:
+    with running_daemon(tables, surfaces.V2.socket, checkout=checkout) as daemon:
         yield daemon
 
 

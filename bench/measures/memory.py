@@ -1,8 +1,9 @@
 """Memory: of the daemon's process alone, and of all that serves a model."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from bench.daemon import RunningDaemon, memory_mb, running_daemon
@@ -25,14 +26,18 @@ FREE_ASK: Final = Ask(turns=ASK.turns, max_tokens=ANSWER_TOKENS, is_forced=False
 @contextmanager
 def serving(lab: Lab) -> Iterator[Take]:
     """Look at every side once it has answered something."""
-    works = {"inferd": partial(daemon_mb, lab), "peer": partial(peer_mb, lab)}
-    wanted = {name: work for name, work in works.items() if lab.has(name)}
-    yield partial(reading, sides=wanted)
+    works: dict[str, Callable[[], OneSide]] = {
+        name: partial(daemon_mb, lab, checkout)
+        for name, checkout in lab.daemons.items()
+    }
+    if lab.has("peer"):
+        works["peer"] = partial(peer_mb, lab)
+    yield partial(reading, sides=works)
 
 
-def daemon_mb(lab: Lab) -> OneSide:
+def daemon_mb(lab: Lab, checkout: Path | None) -> OneSide:
     """Start the daemon and look at it."""
-    with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as daemon:
+    with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX, checkout=checkout) as daemon:
         details = of_daemon(daemon, ASK)
     return OneSide(details["daemon"] + details["workers"], details)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from bench.figures import Goal, Reading
@@ -16,9 +17,9 @@ N_CTX: Final = 4096
 @contextmanager
 def ready(lab: Lab) -> Iterator[Take]:
     """Start every side and end it again; its file is in the page cache."""
-    starts: dict[str, Callable[[], float]] = {}
-    if lab.has("inferd"):
-        starts["inferd"] = partial(daemon_s, lab)
+    starts: dict[str, Callable[[], float]] = {
+        name: partial(daemon_s, lab, checkout) for name, checkout in lab.daemons.items()
+    }
     if lab.has("peer"):
         starts["peer"] = partial(peer_s, lab)
 
@@ -29,9 +30,9 @@ def ready(lab: Lab) -> Iterator[Take]:
     yield take
 
 
-def daemon_s(lab: Lab) -> float:
+def daemon_s(lab: Lab, checkout: Path | None) -> float:
     """Give the seconds from ``inferd serve`` to sockets that are ready."""
-    with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as daemon:
+    with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX, checkout=checkout) as daemon:
         return daemon.ready_s
 
 
