@@ -117,13 +117,17 @@ def _prose(_number: int, segment: TranscriptSegment) -> str:
     return segment.text
 
 
-def _json(name: str, transcript: Transcript) -> str:
-    fields = {
-        "file": name,
+def transcript_fields(transcript: Transcript) -> dict[str, object]:
+    """Return all that is known of a transcript, for JSON."""
+    return {
         "text": transcript.text,
         "segments": transcript.segments,
         **msgspec.to_builtins(transcript.facts or {}),
     }
+
+
+def _json(name: str, transcript: Transcript) -> str:
+    fields = {"file": name, **transcript_fields(transcript)}
     return msgspec.json.encode(fields).decode() + "\n"
 
 

@@ -79,13 +79,20 @@ def test_the_commands_of_the_document_work(shell, tmp_path):
         result = shell(command)
         assert (result.returncode, result.stderr) == (0, ""), (command, result)
         printed[command] = result.stdout
-    generated, _, heard, plain, named, ranked, answers, lists, *_ = printed.values()
+    generated, _, heard, plain, named, ranked, answers, speech, lists, *_ = (
+        printed.values()
+    )
     assert generated == "Hello wörld!\n"
     assert heard.split() == ["Hel", "lo", "wörld", "!"]
     assert [each["text"] for each in lines_of(plain)] == ["a red fox", "a blue whale"]
     assert lines_of(named)[0]["id"] == 7
     assert lines_of(ranked)[0]["text"] == "a red fox"
     assert [each["answer"] for each in lines_of(answers)] == ["Hello wörld!"] * 2
+    [transcript] = lines_of(speech)
+    assert (transcript["text"], transcript["stop_reason"]) == (
+        "Hello wörld!",
+        "end_turn",
+    )
     assert lines_of(lists)[0]["results"][0]["index"] == 0  # type: ignore[index]
     saved = lines_of((tmp_path / "answers.jsonl").read_text())
     assert [each.get("n") for each in saved] == [1, None]
@@ -103,6 +110,10 @@ def test_what_a_line_is_refused_for_is_its_result(shell, tmp_path):
         "message": "invalid request: messages must not be empty",
     }
     assert second["answer"] == "Hello wörld!"
+    (tmp_path / "no.wav").write_text("no sound")
+    heard = shell("ls *.wav | inferd transcribe --jsonl")
+    refused, _ = lines_of(heard.stdout)
+    assert (heard.returncode, refused["error"]["code"]) == (2, "sound_error")  # type: ignore[index]
     broken = shell("""printf '"a"\\n1\\n' | inferd generate --jsonl""")
     assert (broken.returncode, len(lines_of(broken.stdout))) == (2, 1)
     assert broken.stderr.startswith("error: line 2: neither a string nor")

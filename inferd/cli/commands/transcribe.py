@@ -5,6 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from inferd.cli.batch.arguments import add_jobs_argument
+from inferd.cli.batch.lines import answer_lines
+from inferd.cli.batch.transcripts import transcribe_line
 from inferd.cli.connect import (
     add_id_argument,
     add_model_argument,
@@ -50,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_speech_arguments(parser)
     _add_output_arguments(parser)
     _add_resume_argument(parser)
+    _add_lines_arguments(parser)
     _add_stdin_arguments(parser)
     add_model_argument(parser)
     add_id_argument(parser)
@@ -103,8 +107,19 @@ def _add_resume_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="with --output DIR: leave out each FILE whose transcripts are there",
+        help="with --output DIR: leave out each FILE whose transcripts are there; with "
+        "--jsonl: as many lines as the output has",
     )
+
+
+def _add_lines_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jsonl",
+        action="store_true",
+        help="transcribe the recording that each line of stdin names: a path, or an "
+        'object with "file"; --output is then a file of JSON lines',
+    )
+    add_jobs_argument(parser)
 
 
 def _add_stdin_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +144,11 @@ def _add_stdin_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Transcribe one recording after another."""
+    """Transcribe one recording after another, or those that lines of stdin name."""
+    if arguments.jsonl:
+        return _transcribe_lines(arguments)
+    if arguments.jobs > 1:
+        raise CommandError("--jobs needs --jsonl")
     names = _names(arguments)
     directory = None if arguments.output in (None, STDIN) else Path(arguments.output)
     destination = Destination(
@@ -155,6 +174,14 @@ def run(arguments: argparse.Namespace) -> int:
             except MissingExtraError as error:
                 raise CommandError(str(error)) from error
     return EXIT_ERROR if n_failed else EXIT_OK
+
+
+def _transcribe_lines(arguments: argparse.Namespace) -> int:
+    if arguments.files or arguments.live:
+        raise CommandError("--jsonl reads the names of files from stdin, and no FILE")
+    arguments.output = None if arguments.output is None else Path(arguments.output)
+    make = partial(make_request, arguments)
+    return answer_lines(arguments, "transcription", partial(transcribe_line, make))
 
 
 def make_request(

@@ -26,6 +26,10 @@ MEMFD_MAX_S: Final = 600
 while they are decoded, a second at a time."""
 
 
+MakeRequest = Callable[[AudioAttachment], BlocksRequest]
+"""Makes the request for a recording."""
+
+
 class IncompleteError(Exception):
     """An answer was cut short."""
 
@@ -42,7 +46,7 @@ class Transcriber:
     def __init__(
         self,
         client: FrameClient,
-        make_request: Callable[[AudioAttachment], BlocksRequest],
+        make_request: MakeRequest,
         destination: Destination,
     ) -> None:
         self._client = client
@@ -65,9 +69,8 @@ class Transcriber:
         progress = ProgressLine(is_wanted=printer.ends_lines)
         segments: list[TranscriptSegment] = []
         try:
-            for frame in (
-                self._append(recording) if is_live else self._pass_memfd(recording)
-            ):
+            send = appended if is_live else frames_of
+            for frame in send(self._client, self._make_request, recording):
                 if (segment := segment_of(frame)) is not None:
                     progress.clear()
                     printer.print_segment(segment)
@@ -107,23 +110,35 @@ class Transcriber:
         printer.finish(transcript)
         self._destination.write_files(recording.name, transcript)
 
-    def _pass_memfd(self, recording: Recording) -> Iterator[BlocksAnswer]:
-        """Pass a recording in one memfd, or append it if it is long."""
-        blocks = iter(recording)
-        with Memfd() as memory:
-            for block in blocks:
-                memory.write(block)
-                if memory.n_bytes > MEMFD_MAX_S * BYTES_PER_S:
-                    yield from self._append(chain(memory.blocks(), blocks))
-                    return
-            memory.seal()
-            request = self._make_request(_attachment(fd=0))
-            yield from self._client.converse(request, descriptors=[memory.fd])
 
-    def _append(self, samples: Iterable[bytes]) -> Iterator[BlocksAnswer]:
-        """Append samples while they are decoded or recorded."""
-        request = self._make_request(_attachment(is_open=True))
-        return self._client.converse(request, sound=samples)
+def frames_of(
+    client: FrameClient, make_request: MakeRequest, recording: Iterable[bytes]
+) -> Iterator[BlocksAnswer]:
+    """Pass a recording in one memfd, or append it if it is long; yield the answer's frames.
+
+    Raises:
+        SoundError: it cannot be decoded.
+        ClientError: the daemon refused it, failed or disconnected.
+    """
+    blocks = iter(recording)
+    with Memfd() as memory:
+        for block in blocks:
+            memory.write(block)
+            if memory.n_bytes > MEMFD_MAX_S * BYTES_PER_S:
+                yield from appended(
+                    client, make_request, chain(memory.blocks(), blocks)
+                )
+                return
+        memory.seal()
+        request = make_request(_attachment(fd=0))
+        yield from client.converse(request, descriptors=[memory.fd])
+
+
+def appended(
+    client: FrameClient, make_request: MakeRequest, samples: Iterable[bytes]
+) -> Iterator[BlocksAnswer]:
+    """Append samples while they are decoded or recorded; yield the answer's frames."""
+    return client.converse(make_request(_attachment(is_open=True)), sound=samples)
 
 
 def _attachment(*, fd: int | None = None, is_open: bool = False) -> AudioAttachment:

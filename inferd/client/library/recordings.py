@@ -1,6 +1,6 @@
 """Recordings for ``transcribe``: files, their bytes, and live samples."""
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -10,8 +10,7 @@ from anyio import to_thread
 
 from inferd.client.core.bridge_calls import wav_of
 from inferd.client.core.failures import ClientError
-from inferd.client.media.errors import MissingExtraError
-from inferd.client.media.sound import SAMPLE_RATE_HZ, decode, split_blocks
+from inferd.client.media.sound import SAMPLE_RATE_HZ, decode, decode_stream
 from inferd.client.transcripts import Transcript, TranscriptSegment, segment_of
 from inferd.wire.blocks import (
     AudioAttachment,
@@ -93,21 +92,13 @@ def samples_of(recording: Recording) -> Iterable[bytes]:
     """
     match recording:
         case bytes() | bytearray() | memoryview():
-            return split_blocks(_decoded(bytes(recording)))
+            return decode_stream(BytesIO(bytes(recording)))
         case str() | PathLike():
             return decode(Path(recording))
         case Iterable():
             return recording
         case _:
             raise ClientError("a recording is a path, bytes, or blocks of samples")
-
-
-def _decoded(content: bytes) -> Iterator[bytes]:
-    try:
-        from inferd.client.media.audio_decoder import decode_open  # noqa: PLC0415  # takes 0.1 s
-    except ImportError as error:
-        raise MissingExtraError("av") from error
-    return decode_open(BytesIO(content))
 
 
 def file_of(recording: Recording) -> bytes:
