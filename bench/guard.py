@@ -10,6 +10,7 @@ Both daemons are measured in turns, each with its own environment; a ratio that 
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,8 @@ class NoRevisionError(Exception):
 
 def main() -> int:
     """Measure both trees; tell each ratio, and fail if one has fallen."""
+    # As Ctrl-C: whoever serves is ended, and the earlier tree removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = parsed()
     try:
         revision = arguments.revision or last_tag(ROOT)
