@@ -4,13 +4,17 @@ import pytest
 import trio
 
 from inferd.backend.capabilities import BackendCapabilities
+from inferd.errors import InvalidRequestError
 from inferd.limits.connections import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, READ_BYTES
 from inferd.limits.protocol import (
     MAX_ERROR_CHARS,
     MAX_FRAME_BYTES,
+    MAX_INPUT_TOKENS,
     MAX_UNKNOWN_FIELD_CHARS,
 )
+from inferd.resolve.v2 import resolve_v2
 from inferd.server.large_lines import lines
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import LocalServer
@@ -147,3 +151,10 @@ async def test_names_that_nobody_knows_are_repeated_in_part(autojump_clock):
         frame, is_kept = await refusal_of("infer.embed.sock", line)
         assert (frame["code"], is_kept) == (code, True)
         assert len(frame["message"]) <= MAX_ERROR_CHARS + 1
+
+
+def test_a_prompt_of_more_tokens_than_any_context_has_is_refused():
+    tokens = [0] * (MAX_INPUT_TOKENS + 1)
+    resolve_v2(BlocksRequest(input_tokens=tokens[1:]), seed=1)
+    with pytest.raises(InvalidRequestError, match="1048577 entries, at most 1048576"):
+        resolve_v2(BlocksRequest(input_tokens=tokens), seed=1)

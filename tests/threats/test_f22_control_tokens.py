@@ -1,13 +1,18 @@
 import json
 
+import msgspec
 import pytest
 
 from inferd.backend.job import GenerateJob, PastCall, Sampling, ToolSpec, Turn
 from inferd.dialects.prompt import token_escape
 from inferd.dialects.registry import DIALECTS
+from inferd.errors import InvalidRequestError
 from inferd.limits.prompts import SPELLED_SPECIAL_TOKENS
 from inferd.limits.protocol import MAX_FRAME_BYTES
+from inferd.resolve.v2 import resolve_v2
+from inferd.wire.codec import decode_blocks
 from inferd.worker.backend import RefusedError
+from tests.cases import each_case
 from tests.daemon.harness import blocks, generate, llamacpp
 from tests.model.tiny import SPECIALS, TEMPLATE, write_tiny_model
 from tests.unit.worker.llama.running import load
@@ -135,3 +140,19 @@ def test_a_request_that_spells_too_many_is_refused_and_no_other(tiny, monkeypatc
     with pytest.raises(RefusedError, match="spells over 10 special tokens"):
         backend.prepare(asking([Turn("user", "<s>" * 10), Turn("user", "</s>")]))
     assert backend.prepare(asking([Turn("user", "<s>" * 10)])).prompt_tokens > 30
+
+
+@each_case(
+    "fields",
+    [
+        {"messages": []},
+        {"tools": [{"name": "f", "description": "", "input_schema": {}}]},
+        {"attachments": [{"kind": "video", "id": "v", "bytes": ""}]},
+        {"thinking": True},
+        {"tool_choice": "none"},
+    ],
+)
+def test_tokens_are_the_whole_prompt_or_none_of_it(fields):
+    line = msgspec.json.encode({"input_tokens": [1], **fields})
+    with pytest.raises(InvalidRequestError, match="input_tokens"):
+        resolve_v2(decode_blocks(line), seed=1)

@@ -7,7 +7,7 @@ from msgspec import Raw
 from inferd.backend import job as tools
 from inferd.backend.job import GenerateJob, Sampling, Turn
 from inferd.errors import InvalidRequestError, PeerError
-from inferd.limits.protocol import MAX_BLOCK_DEPTH, MAX_INPUT_TOKENS
+from inferd.limits.protocol import MAX_BLOCK_DEPTH
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.v2 import resolve_v2
 from inferd.routing import (
@@ -285,10 +285,3 @@ def test_a_prompt_of_tokens_is_passed_on_with_what_a_backend_must_be_able_to_do(
     assert plan.job.is_plain
     assert plan.needs == (GENERATES, SERVES_V2, KNOWS_TOKENS)
     assert not plan.job.may_call
-
-
-def test_a_prompt_of_more_tokens_than_any_context_has_is_refused():
-    tokens = [0] * (MAX_INPUT_TOKENS + 1)
-    resolve_v2(BlocksRequest(input_tokens=tokens[1:]), seed=1)
-    with pytest.raises(InvalidRequestError, match="1048577 entries, at most 1048576"):
-        resolve_v2(BlocksRequest(input_tokens=tokens), seed=1)
