@@ -46,6 +46,7 @@ beside  app                                a configuration        the daemon, co
         residency                          what models need       loads and unloads
         memory                             what models need       contexts, slots that fit
         backend                            calls of the server    the interface to engines
+        chats                              calls of the bridge    chats that are kept
 ======  =================================  =====================  ==========================
 
 The daemon imports no model library: each ``worker`` is a process of its own, and so is the

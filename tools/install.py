@@ -64,7 +64,15 @@ from tools.wheel import PACKAGE, llama_wheel, say
 PREFIX = Path("/opt/inferd")
 OLDER_CACHE = Path("/var/cache/inferd")
 """Directory of models in versions before this layout; the service's user could write there."""
-EXTRAS: Final = ("llama", "whisper", "media", "models", "remote", "bridge")
+EXTRAS: Final = (
+    "llama",
+    "whisper",
+    "media",
+    "models",
+    "remote",
+    "bridge",
+    "postgresql",
+)
 SOURCES: Final = (
     *("inferd", "systemd", "constraints.txt", "pyproject.toml"),
     *("README.md", "LICENSE", "CHANGELOG.md"),

@@ -35,7 +35,16 @@ from tools.wheel import CMAKE_ARGS, PACKAGE, TRIM, VARIANTS, cache, llama_wheel,
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "inferd-setup"
-EXTRAS = ("llama", "whisper", "media", "models", "remote", "bridge", "dev")
+EXTRAS = (
+    "llama",
+    "whisper",
+    "media",
+    "models",
+    "remote",
+    "bridge",
+    "postgresql",
+    "dev",
+)
 NATIVE = (PACKAGE, "pywhispercpp")
 """Packages whose libraries are compared with what was installed, some 60 MB."""
 FETCHED = ("schemas", "speech")

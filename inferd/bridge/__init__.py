@@ -10,6 +10,7 @@ anthropic       the same, of another API                 the same
 whisper         a form of a third one                    the same
 ollama          the same, of another API                 the same, and lists of models
 admin           requests to manage models                requests to the helper
+chats           requests about chats                     what is kept, events, answers
 openapi         the records of all routes                their description
 page            nothing                                  the files of the page at ``/``
 recordings      a form with a recording, and frames      the same, with a transcript

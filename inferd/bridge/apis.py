@@ -5,6 +5,7 @@ from typing import Final
 
 from inferd.bridge.admin.api import ADMIN_API
 from inferd.bridge.anthropic.api import ANTHROPIC
+from inferd.bridge.chats.api import CHATS_API
 from inferd.bridge.native.api import NATIVE
 from inferd.bridge.ollama.api import OLLAMA
 from inferd.bridge.openai.api import OPENAI
@@ -18,6 +19,7 @@ APIS: Final[Sequence[Api]] = (
     WHISPER,
     ADMIN_API,
     NATIVE,
+    CHATS_API,
 )
 
 

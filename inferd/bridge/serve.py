@@ -6,13 +6,15 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
 
 from inferd.bridge.access_log import BridgeLog, kind_of, stderr_log
+from inferd.bridge.chats.generation import AnswerParts
 from inferd.bridge.http.app import BridgeApp
+from inferd.bridge.http.chats import ChatRoutes, ChatSetUp
 from inferd.bridge.http.guard import LOCAL_NAMES, HeadRules
 from inferd.bridge.http.listen import (
     BridgeListenError,
@@ -37,7 +39,10 @@ from inferd.bridge.identity.usage_file import (
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.helper import HelperClient
+from inferd.chats.store import ChatStore
 from inferd.config.bridge import BridgeSettings
+from inferd.config.chats import ChatsSettings
+from inferd.paths import state_directory
 from inferd.service.notify import ServiceNotifier
 
 
@@ -50,6 +55,9 @@ class BridgeOptions:
     """Instead of ``bridge.listen``."""
     directory: Path | None = None
     """Of the daemon's sockets; ``None`` for the default ones."""
+    chats: ChatsSettings = field(default_factory=ChatsSettings)
+    is_development: bool = False
+    """Whether the bridge's own user may sign in by a name."""
     is_insecure: bool = False
     """Whether other addresses than loopback need no TLS."""
 
@@ -100,6 +108,24 @@ def head_rules(places: Sequence[Place], settings: BridgeSettings) -> HeadRules:
     return HeadRules(frozenset(names), frozenset(settings.origins))
 
 
+def chat_set_up(
+    options: BridgeOptions, daemon: DaemonClient, callers: Callers, log: BridgeLog
+) -> ChatSetUp:
+    """Return what the routes of chats are made of."""
+    if not options.chats.enabled:
+        return ChatSetUp()
+    store = ChatStore(options.chats.database, state_directory())
+    parts = AnswerParts(
+        store,
+        daemon,
+        callers,
+        options.chats,
+        log,
+        options.settings.default_max_tokens,
+    )
+    return ChatSetUp(parts, is_development=options.is_development)
+
+
 class _Bridge:
     """The parts of the process."""
 
@@ -127,12 +153,17 @@ class _Bridge:
         self._owners = ConnectionOwners()
         callers = Callers(ApiTokens(tokens), own_uid, self._quota, self._owners)
         helper = HelperClient(options.directory)
-        app = BridgeApp(daemon, callers, rules, settings, log, helper=helper)
+        self._drain_s = settings.drain_s
+        self._chats = ChatRoutes(chat_set_up(options, daemon, callers, log))
+        app = BridgeApp(
+            daemon, callers, rules, settings, log, helper=helper, chats=self._chats
+        )
         self._server = HttpServer(app, settings, tls, self._tell_bug)
         for name, text, read in (
             ("running", "Requests with the daemon.", lambda: daemon.n_requests),
             ("connections", "HTTP connections.", lambda: self._server.n_connections),
             ("decoding", "Files that are being decoded.", lambda: decoders.n_running),
+            ("chat_answers", "Answers of chats.", lambda: self._chats.n_running),
         ):
             app.metrics.gauge(f"inferd_bridge_{name}", text, read)
 
@@ -173,11 +204,22 @@ class _Bridge:
                 nursery.start_soon(self._follow, signals, stop, nursery.cancel_scope)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 nursery.start_soon(self._usage.run)
+                drained = trio.Event()
+                nursery.start_soon(self._drain_chats, stop, drained)
+                await nursery.start(self._chats.run)
                 self._notifier.ready()
                 await self._server.serve(socks, stop, self._daemon.close)
+                await drained.wait()
                 nursery.cancel_scope.cancel()
         self._daemon.close()
         self._usage.write(self._quota.usage())
+
+    async def _drain_chats(self, stop: trio.Event, drained: trio.Event) -> None:
+        """Let the answers of chats end, as those of connections."""
+        await stop.wait()
+        with trio.move_on_after(self._drain_s):
+            await self._chats.idle()
+        drained.set()
 
     async def _follow(
         self, signals: AsyncIterator[int], stop: trio.Event, scope: trio.CancelScope

@@ -15,6 +15,7 @@ from inferd.terminal import Parser, StdoutError, close_stderr, safe_tracebacks
 COMMANDS: Final = {
     "serve": "run the daemon in the foreground",
     "bridge": "serve HTTP as OpenAI, Anthropic and Ollama have it; make tokens for it",
+    "chats": "copy, restore, upgrade and roll back the database of chats",
     "demo": "start a private daemon, ask it one question, stop it",
     "generate": "ask the daemon for one answer",
     "embed": "turn texts into embeddings, a JSON line each",

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from inferd.config.bridge import BridgeSettings
 from inferd.config.bridge_helper import HelperSettings
+from inferd.config.chats import ChatsSettings
 from inferd.config.choices import LoadTime, LogLevel
 from inferd.limits.admission import (
     GATEWAY_WEIGHT,
@@ -358,6 +359,7 @@ class Config(Table, frozen=True):
     log: LogSettings = LogSettings()
     bridge: BridgeSettings = BridgeSettings()
     bridge_helper: HelperSettings = HelperSettings()
+    chats: ChatsSettings = ChatsSettings()
     backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = ()
     """The backends. A file may have any of the kinds that it is read with, and without
     ``[[backend]]`` gets the default of those, or none if models of the store are served."""

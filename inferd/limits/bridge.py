@@ -222,3 +222,86 @@ HELPER_PROGRESS_S: Final = 0.25
 
 HELPER_END_S: Final = 10.0
 """Seconds that a pull may take to end once nobody waits for it; then it is killed."""
+
+# --- chats that are kept (settings: ``[chats]``) ------------------------------------------
+
+MAX_CHATS: Final = 10_000
+"""Chats of one user: some thirty a day for a year. F-62."""
+
+MAX_CHAT_MESSAGES: Final = 5_000
+"""Messages of one chat, on all its branches: two and a half times the longest that were
+measured. F-62."""
+
+MAX_MESSAGE_CHARS: Final = 400_000
+"""Characters of one message: about the tokens of the longest contexts. F-62."""
+
+MAX_USER_CHARS: Final = 200_000_000
+"""Characters of all messages of one user, some 200 MB on disk. F-62."""
+
+MAX_PENDING_ANSWERS: Final = 4
+"""Answers of one user that wait or are generated at once; a person reads one. F-62."""
+
+MAX_FOLLOWERS: Final = 16
+"""Connections of one user that follow answers at once: several pages and devices. F-62."""
+
+MAX_TITLE_CHARS: Final = 100
+"""Characters of a title, as Open-Assistant's service has it."""
+
+MAX_SYSTEM_PROMPT_CHARS: Final = 32_000
+"""Characters of a system prompt: more than those of large agents."""
+
+MAX_PAGE_CHATS: Final = 100
+"""Chats of one page of a list."""
+
+MAX_SEARCH_CHARS: Final = 256
+"""Characters of the words of a search."""
+
+MAX_SEARCH_WORDS: Final = 16
+"""Words of a search; each is looked up on its own."""
+
+MAX_HITS: Final = 100
+"""Messages that a search finds."""
+
+EXCERPT_CHARS: Final = 160
+"""Characters around the words that were found."""
+
+ANSWER_S: Final = 3600.0
+"""Seconds that an answer may wait and run: a long queue, and a long answer."""
+
+FLUSH_S: Final = 0.5
+"""Seconds between two writes of an answer that is being generated: what a bridge that is killed
+loses of it."""
+
+FOLLOW_S: Final = 0.5
+"""Seconds between two looks at an answer that another bridge generates."""
+
+LEASE_S: Final = 30.0
+"""Seconds after which a bridge that has not said that it runs is taken for dead."""
+
+HEARTBEAT_S: Final = 5.0
+"""Seconds between two signs that a bridge runs."""
+
+REOPEN_S: Final = 2.0
+"""Seconds after which a database that could not be opened is tried again."""
+
+BUSY_S: Final = 5.0
+"""Seconds for which another process may hold the database before a request fails."""
+
+POOL_CONNECTIONS: Final = 4
+"""Connections to a PostgreSQL database; SQLite has one, as it has one writer."""
+
+SWEEP_S: Final = 3600.0
+"""Seconds between two looks for chats that are older than ``retention_days``."""
+
+DEBUG_TOKENS: Final = 1024
+"""Tokens that ``--development`` gives out before the oldest is forgotten. F-61."""
+
+MAX_FITTING_TRIES: Final = 6
+"""Requests by which a conversation is cut until it fits: the daemon says by how much it is too
+long, and one or two do."""
+
+SUMMARY_TOKENS: Final = 512
+"""Tokens of the summary of what is left out."""
+
+MAX_IMPORT_MESSAGES: Final = 5_000
+"""Messages of an import."""

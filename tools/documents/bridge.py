@@ -14,6 +14,7 @@ TITLES = {
     "ollama": "Ollama's API",
     "whisper": "The API of whisper.cpp's server",
     "native": "The daemon's own protocol over HTTP",
+    "chats": "Chats that the bridge keeps",
     "admin": "Models and the daemon, managed over HTTP",
 }
 INTRO = """
@@ -37,6 +38,8 @@ def reference(api: Api) -> str:
         *api.parts,
         *(lookup.table for lookup in api.lookups if lookup.table is not None),
         *(operation.table for operation in api.managed if operation.table),
+        *(operation.table for operation in api.hosted if operation.table),
+        *(operation.query.table for operation in api.hosted),
         api.query.table,
         *([api.models_query.table] if api.models_query else ()),
     ]
@@ -57,6 +60,11 @@ def reference(api: Api) -> str:
             for each in api.managed
         ]
         sections.insert(0, f"## Routes\n\n{table(heads, listed)}")
+    if api.hosted:
+        served = [
+            (f"`{each.method} {each.path}`", f"{each.summary}.") for each in api.hosted
+        ]
+        sections.insert(0, f"## Routes\n\n{table(('route', 'what it does'), served)}")
     if api.lookups:
         others = [
             (f"`{lookup.method} {lookup.path}`", lookup.note) for lookup in api.lookups

@@ -16,6 +16,7 @@ from inferd import __version__
 from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.bridge.apis import APIS, api_of
 from inferd.bridge.http.answer import answer
+from inferd.bridge.http.chats import ChatRoutes, ChatSetUp
 from inferd.bridge.http.endpoint import (
     EXCHANGE,
     Handler,
@@ -69,6 +70,7 @@ class BridgeApp:
         settings: the bounds.
         log: gets a line for each request.
         helper: answers requests to manage models; ``None`` for the one of this user.
+        chats: answers those about chats; ``None`` where none are kept.
         apis: that are served.
     """
 
@@ -81,14 +83,14 @@ class BridgeApp:
         log: BridgeLog,
         *,
         helper: HelperClient | None = None,
+        chats: ChatRoutes | None = None,
         apis: Sequence[Api] = APIS,
     ) -> None:
         self._daemon = daemon
+        self._chats = chats or ChatRoutes(ChatSetUp())
         self._helper = helper or HelperClient(None)
-        self._callers = callers
-        self._rules = rules
-        self._settings = settings
-        self._log = log
+        self._callers, self._rules = callers, rules
+        self._settings, self._log = settings, log
         self._apis = apis
         self._bodies = SharedLimit(
             settings.max_bodies_bytes,
@@ -249,6 +251,7 @@ class BridgeApp:
             yield route, partial(self._look_up, lookup)
         for route, managed in managed_routes(api):
             yield route, partial(self._manage, managed)
+        yield from self._chats.handlers(api)
         for listed, shown in model_routes(api, self._apis):
             yield listed, self._list_models
             yield shown, self._show_model

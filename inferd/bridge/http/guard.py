@@ -116,7 +116,7 @@ def preflight_headers(origin: str) -> dict[str, str]:
     """Return the headers that answer a browser's question about a request to come."""
     return {
         **cors_headers(origin),
-        "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
+        "access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS",
         "access-control-allow-headers": "authorization, *",
         "access-control-max-age": "600",
     }
@@ -145,9 +145,14 @@ def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
     return int(values[0]) if values and values[0].isdecimal() else None
 
 
+def header_of(headers: Sequence[tuple[bytes, bytes]], name: str) -> str:
+    """Return the first value of a header, whose name is lower-case; may be empty."""
+    return next(iter(_by_name(headers).get(name, [])), "")
+
+
 def content_type(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """Return the media type of a body, with its parameters; may be empty."""
-    return next(iter(_by_name(headers).get("content-type", [])), "")
+    return header_of(headers, "content-type")
 
 
 def header_values(headers: Sequence[tuple[bytes, bytes]], name: str) -> list[str]:

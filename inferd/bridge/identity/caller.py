@@ -1,9 +1,12 @@
 """Decide who asks, and what they may do."""
 
+import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import trio
 
@@ -11,14 +14,22 @@ from inferd.bridge.identity.quota import DailyQuota
 from inferd.bridge.identity.tcp_owner import ConnectionOwners, TcpEnd
 from inferd.bridge.identity.throttle import FailureThrottle
 from inferd.bridge.identity.token import (
+    ID_BYTES,
     OWN_USER,
     SCOPES,
+    SECRET_BYTES,
     Scope,
+    TokenRecord,
     find_token,
     looks_like_token,
+    make_token,
 )
 from inferd.bridge.identity.token_file import ApiTokens, TokenFileError
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.limits.bridge import DEBUG_TOKENS
+
+SIGNED_IN: Final = "debug:"
+"""Beginning of the principals who signed in by a name."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,6 +93,7 @@ class Callers:
     ) -> None:
         self._tokens = tokens
         self._own_uid = own_uid
+        self._signed_in: OrderedDict[str, TokenRecord] = OrderedDict()
         self._throttle = FailureThrottle()
         self._quota = quota or DailyQuota()
         self._owners = owners or ConnectionOwners()
@@ -119,13 +131,31 @@ class Callers:
                 retry_after_s=wait_s,
             )
         try:
-            record = find_token(credential, self._tokens.records())
+            known = {**self._tokens.records(), **self._signed_in}
+            record = find_token(credential, known)
         except TokenFileError as error:
             raise BridgeError(Reason.UNAVAILABLE, "tokens cannot be read") from error
         if record is None:
             self._throttle.failed(sender, trio.current_time())
             raise BridgeError(Reason.UNAUTHENTICATED, "the token is not valid")
-        return HttpCaller(record.name, record.scopes, record.quota)
+        name = (
+            f"{SIGNED_IN}{record.name}" if record.id in self._signed_in else record.name
+        )
+        return HttpCaller(name, record.scopes, record.quota)
+
+    def sign_in(self, name: str) -> str:
+        """Return a new token for a name, which is valid while this process runs.
+
+        Only ``--development`` does; the principal begins with ``debug:``, which no token of
+        the file has.
+
+        Bounds: ``DEBUG_TOKENS``; the oldest is forgotten first.
+        """
+        token, token_id, digest = make_token(os.urandom(ID_BYTES + SECRET_BYTES))
+        self._signed_in[token_id] = TokenRecord(id=token_id, name=name, sha256=digest)
+        while len(self._signed_in) > DEBUG_TOKENS:
+            self._signed_in.popitem(last=False)
+        return token
 
     def _uid_of(self, peer: HttpPeer) -> int | None:
         if peer.client is None or peer.server is None:

@@ -5,11 +5,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inferd.bridge.identity.token import Scope
-from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
+from inferd.bridge.translation.api import (
+    Api,
+    FormOperation,
+    HostedOperation,
+    Lookup,
+    Operation,
+)
 from inferd.bridge.translation.failures import Reason
 from inferd.bridge.translation.managed import ManagedOperation
 from inferd.bridge.translation.query import QueryForm
 
+AnyRoute = Operation | FormOperation | ManagedOperation | HostedOperation
 JSON: Final = "application/json"
 ANY_OBJECT: Final[object] = dict[str, object]
 _OF_HEADS: Final = (
@@ -65,7 +72,7 @@ class HttpRoute:
     """One of which a caller's token must have; none where no token is needed."""
     apis: tuple[Api, ...]
     """In whose form failures are told; several where a header decides."""
-    operation: Operation | FormOperation | ManagedOperation | None = None
+    operation: AnyRoute | None = None
     """Whose requests it takes, if it takes any."""
     lookup: Lookup | None = None
     """What it is answered with, if that is known without a request."""
@@ -78,7 +85,7 @@ class HttpRoute:
     """Why it fails, beside what any route of its sort fails for."""
 
     @property
-    def takes(self) -> Operation | FormOperation | ManagedOperation | Lookup | None:
+    def takes(self) -> AnyRoute | Lookup | None:
         """What says which fields a body has, if it takes one."""
         for each in (self.lookup, self.operation):
             if each is not None and each.table is not None:

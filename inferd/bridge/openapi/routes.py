@@ -12,7 +12,13 @@ from inferd.bridge.openapi.route import (
     OF_THE_HELPER,
     HttpRoute,
 )
-from inferd.bridge.translation.api import Api, FormOperation, Lookup, Operation
+from inferd.bridge.translation.api import (
+    Api,
+    FormOperation,
+    HostedOperation,
+    Lookup,
+    Operation,
+)
 from inferd.bridge.translation.failures import Reason
 from inferd.bridge.translation.managed import ManagedOperation
 
@@ -111,6 +117,22 @@ def model_routes(
                 shown, name=name + below, queries=tuple(each.query for each in forms)
             ),
         )
+
+
+def hosted_routes(api: Api) -> Iterator[tuple[HttpRoute, HostedOperation]]:
+    """Give the routes of an API that the bridge answers itself."""
+    for operation in api.hosted:
+        route = HttpRoute(
+            path=operation.path,
+            method=operation.method,
+            summary=operation.summary,
+            scopes=("inference",),
+            apis=(api,),
+            queries=(operation.query,),
+            operation=operation,
+            reasons=operation.reasons,
+        )
+        yield route, operation
 
 
 def lookup_routes(api: Api) -> Iterator[tuple[HttpRoute, Lookup]]:

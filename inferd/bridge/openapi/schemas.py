@@ -6,7 +6,12 @@ from typing import Final, cast
 import msgspec
 
 from inferd.bridge.recordings.form import FILE
-from inferd.bridge.translation.api import FormOperation, Lookup, Operation
+from inferd.bridge.translation.api import (
+    FormOperation,
+    HostedOperation,
+    Lookup,
+    Operation,
+)
 from inferd.bridge.translation.fields import Field, Use
 from inferd.bridge.translation.managed import ManagedOperation
 from inferd.bridge.translation.query import QueryForm
@@ -60,7 +65,8 @@ def _of_any(kind: type) -> Schema:
 
 
 def request_schema(
-    operation: Operation | FormOperation | ManagedOperation | Lookup, schemas: Schemas
+    operation: Operation | FormOperation | ManagedOperation | HostedOperation | Lookup,
+    schemas: Schemas,
 ) -> Schema:
     """Return the schema of a route's requests.
 

@@ -10,7 +10,7 @@ from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable
 from inferd.bridge.translation.managed import ManagedOperation
-from inferd.bridge.translation.query import QueryForm
+from inferd.bridge.translation.query import NO_QUERY, QueryForm
 from inferd.bridge.translation.question import Asked, Question, StreamForm
 from inferd.wire.offered_facts import OfferedFacts
 
@@ -98,6 +98,32 @@ class Lookup:
     content_type: ClassVar[str] = "application/json"
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostedOperation:
+    """A route that the bridge answers itself."""
+
+    method: str
+    path: str
+    action: str
+    """What its service calls it."""
+    summary: str
+    """A sentence, without its full stop."""
+    table: FieldTable | None = None
+    """The fields of its requests; ``None`` where they have no body."""
+    body: type[Struct] | None = None
+    """The type of the honoured fields."""
+    query: QueryForm = NO_QUERY
+    """What it takes behind its path."""
+    answer: object = dict[str, object]
+    """The type of its answer, for the description."""
+    stream: StreamForm | None = None
+    texts: Sequence[str] = ()
+    """Media types of answers that are texts, for the description."""
+    reasons: tuple[Reason, ...] = ()
+    """Why it may fail, beside what any route of its sort fails for."""
+    content_type: ClassVar[str] = "application/json"
+
+
 class ModelList(Protocol):
     """The form of a list of models."""
 
@@ -131,6 +157,8 @@ class Api:
     operations: Sequence[Operation | FormOperation] = ()
     managed: Sequence[ManagedOperation] = ()
     """Routes that the helper answers."""
+    hosted: Sequence[HostedOperation] = ()
+    """Routes that the bridge answers itself."""
     parts: Sequence[FieldTable] = ()
     """The tables of objects within requests."""
     lookups: Sequence[Lookup] = ()

@@ -1,6 +1,7 @@
 """The failures that callers of the bridge are told, before an API gives them its form."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -16,16 +17,21 @@ class Reason(StrEnum):
     FORBIDDEN = "permission_denied"
     ROUTE_NOT_FOUND = "route_not_found"
     MODEL_NOT_FOUND = "model_not_found"
+    CHAT_NOT_FOUND = "chat_not_found"
+    MESSAGE_NOT_FOUND = "message_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     TIMEOUT = "request_timeout"
+    CHAT_CONFLICT = "chat_conflict"
     TOO_LARGE = "request_too_large"
     CODING = "unsupported_encoding"
     QUEUE_FULL = "queue_full"
+    CHAT_LIMIT = "chat_limit"
     TOO_MANY_FAILURES = "too_many_failed_tokens"
     QUOTA = "insufficient_quota"
     INTERNAL = "internal"
     NOT_CONFIGURED = "not_configured"
     NOT_DONE = "not_done"
+    CHATS_UNAVAILABLE = "chats_unavailable"
     UNAVAILABLE = "backend_unavailable"
     CANCELLED = "cancelled"
     DEADLINE = "deadline_exceeded"
@@ -40,21 +46,37 @@ STATUS: Final[Mapping[Reason, int]] = {
     Reason.FORBIDDEN: 403,
     Reason.ROUTE_NOT_FOUND: 404,
     Reason.MODEL_NOT_FOUND: 404,
+    Reason.CHAT_NOT_FOUND: 404,
+    Reason.MESSAGE_NOT_FOUND: 404,
     Reason.METHOD_NOT_ALLOWED: 405,
     Reason.TIMEOUT: 408,
+    Reason.CHAT_CONFLICT: 409,
     Reason.TOO_LARGE: 413,
     Reason.CODING: 415,
     Reason.QUEUE_FULL: 429,
+    Reason.CHAT_LIMIT: 429,
     Reason.TOO_MANY_FAILURES: 429,
     Reason.QUOTA: 429,
     Reason.INTERNAL: 500,
     Reason.NOT_CONFIGURED: 501,
     Reason.NOT_DONE: 502,
+    Reason.CHATS_UNAVAILABLE: 503,
     Reason.UNAVAILABLE: 503,
     Reason.CANCELLED: 503,
     Reason.DEADLINE: 504,
 }
 """The HTTP status of each."""
+
+
+@dataclass(frozen=True)
+class TokenOverflow:
+    """How far a prompt does not fit in the context."""
+
+    n_tokens: int
+    """Of the prompt, as far as it was counted."""
+    n_ctx: int
+    n_over: int
+    """Tokens to remove, if that is known; else 0."""
 
 
 class BridgeError(Exception):
@@ -68,6 +90,7 @@ class BridgeError(Exception):
         allow: with ``METHOD_NOT_ALLOWED``, the methods of the route.
         queue_depth: with ``QUEUE_FULL``, the requests that wait in the daemon, if it is the
             daemon's queue that is full.
+        overflow: with ``CONTEXT_OVERFLOW``, by how much, if that is known.
     """
 
     def __init__(  # noqa: PLR0913  # what callers are told
@@ -79,12 +102,14 @@ class BridgeError(Exception):
         retry_after_s: float | None = None,
         allow: str = "",
         queue_depth: int | None = None,
+        overflow: TokenOverflow | None = None,
     ) -> None:
         self.reason = reason
         self.param = param
         self.retry_after_s = retry_after_s
         self.allow = allow
         self.queue_depth = queue_depth
+        self.overflow = overflow
         super().__init__(text)
 
     @property

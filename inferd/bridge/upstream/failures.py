@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import BridgeError, Reason, TokenOverflow
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import (
     ClientError,
@@ -151,4 +151,5 @@ def _overflow(
         f"This model's maximum context length is {n_ctx} tokens, and the prompt has "
         f"{at_least}{n_tokens}{over}",
         param=names.get("messages", "messages"),
+        overflow=TokenOverflow(n_tokens, n_ctx, frame.tokens_over or 0),
     )

@@ -45,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="listen without TLS at an address that is not loopback",
     )
+    parser.add_argument(
+        "--development",
+        action="store_true",
+        help="let programs of the bridge's own user sign in to chats by any name",
+    )
     commands = parser.add_subparsers(metavar="COMMAND")
     token = commands.add_parser("token", help="keep the tokens of callers")
     _add_token_commands(token)
@@ -124,6 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
         settings=config.bridge,
         listen=arguments.listen,
         directory=directory,
+        chats=config.chats,
+        is_development=arguments.development,
         is_insecure=arguments.insecure,
     )
     try:

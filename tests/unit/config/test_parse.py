@@ -97,7 +97,7 @@ def test_every_table_is_read():
             "oops = 1",
             (
                 "oops: no such key; allowed: access, admission, backend, bridge, "
-                "bridge_helper, limits, listen, log, memory, models, users"
+                "bridge_helper, chats, limits, listen, log, memory, models, users"
             ),
         ),
         (

@@ -19,7 +19,10 @@ from tests.cases import each_case
 
 ASKED = Asked(request_id="req_1", created_s=0, default_max_tokens=10)
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
-OTHERS = (Reason.METHOD_NOT_ALLOWED, Reason.NOT_CONFIGURED, Reason.NOT_DONE)
+OTHERS = (
+    *(Reason.METHOD_NOT_ALLOWED, Reason.NOT_CONFIGURED, Reason.NOT_DONE),
+    Reason.CHAT_CONFLICT,
+)
 """Why requests fail that the daemon does not answer."""
 HI = [{"role": "user", "content": "hi"}]
 BODIES: list[tuple[str, dict[str, Any]]] = [
@@ -157,7 +160,7 @@ def test_a_body_fits_its_schema_as_it_is_taken_or_refused(document, path, body):
 @each_case("api", APIS, ids=lambda api: api.name)
 @each_case("reason", Reason)
 def test_a_failure_has_the_form_that_is_described(document, api, reason):
-    path = [*api.operations, *api.managed][0].path
+    path = [*api.operations, *api.managed, *api.hosted][0].path
     operation = next(iter(document["paths"][path].values()))
     schema = operation["responses"]["400"]["content"]["application/json"]["schema"]
     validator = jsonschema_rs.validator_for(

@@ -22,7 +22,7 @@ def test_every_fault_is_a_line_and_the_exit_code_is_that_of_serve(inferd, file):
     code, stdout, stderr = inferd("config", "check", "--config", file)
     assert (code, stdout) == (2, "")
     allowed = (
-        "access, admission, backend, bridge, bridge_helper, limits, listen, log, memory, "
+        "access, admission, backend, bridge, bridge_helper, chats, limits, listen, log, memory, "
         "models, users"
     )
     assert stderr.splitlines() == [

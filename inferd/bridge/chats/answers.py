@@ -1,0 +1,178 @@
+"""The answers that are generated: each in a task of its own, stored as it comes."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import trio
+from msgspec.structs import replace
+
+from inferd.bridge.access_log import kind_of
+from inferd.bridge.chats.generation import AnswerParts, Generation
+from inferd.bridge.chats.running import DurationEstimate, RunningAnswer
+from inferd.bridge.identity.caller import HttpCaller
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.chats.failures import ChatError
+from inferd.chats.records import (
+    AnswerFailure,
+    KeptMessage,
+    MessageState,
+)
+from inferd.chats.storage.messages import write_answer
+from inferd.limits.bridge import FLUSH_S, REOPEN_S
+
+
+class ChatAnswers:
+    """Generates answers; a lost connection ends none.
+
+    Args:
+        parts: what they are generated with.
+
+    Bounds:
+        Answers at once: ``max_pending`` of each owner, which the database counts.
+    """
+
+    def __init__(self, parts: AnswerParts) -> None:
+        self._parts = parts
+        self._running: dict[str, RunningAnswer] = {}
+        self._estimate = DurationEstimate()
+
+    @property
+    def n_running(self) -> int:
+        """Answers that are generated now."""
+        return len(self._running)
+
+    async def idle(self) -> None:
+        """Wait until no answer is generated."""
+        while self._running:
+            await next(iter(self._running.values())).wait()
+
+    def find(self, message_id: str) -> RunningAnswer | None:
+        """Return an answer that is generated here."""
+        return self._running.get(message_id)
+
+    def stop(self, message_ids: Sequence[str]) -> None:
+        """End answers that the database has marked already."""
+        for each in message_ids:
+            if (running := self._running.get(each)) is not None:
+                running.is_stopped = True
+                running.scope.cancel()
+
+    def stop_chat(self, chat_id: str) -> None:
+        """End all answers of a chat that was deleted."""
+        found = [
+            each.message.id
+            for each in self._running.values()
+            if each.message.chat_id == chat_id
+        ]
+        self.stop(found)
+
+    def begin(
+        self, nursery: trio.Nursery, caller: HttpCaller, message: KeptMessage
+    ) -> None:
+        """Generate an answer that the database has as pending; once if told twice."""
+        if message.id in self._running:
+            return
+        running = RunningAnswer(caller.principal, message)
+        self._running[message.id] = running
+        nursery.start_soon(self._run, caller, running)
+
+    async def _run(self, caller: HttpCaller, running: RunningAnswer) -> None:
+        """Generate an answer, and store how it ended, whatever that was."""
+        state: MessageState = "aborted_by_worker"
+        failure: BridgeError | None = None
+        try:
+            with running.scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._keep, running)
+                    failure = await self._try(caller, running)
+                    nursery.cancel_scope.cancel()
+                state = "complete" if failure is None else _state_of(failure)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._finish(running, state, failure)
+
+    async def _try(
+        self, caller: HttpCaller, running: RunningAnswer
+    ) -> BridgeError | None:
+        """Generate an answer; return why it failed, if it did."""
+        try:
+            await Generation(self._parts, self._estimate, caller, running).run()
+        except BridgeError as error:
+            return error
+        except ChatError as error:
+            return BridgeError(Reason.CHATS_UNAVAILABLE, str(error))
+        except Exception as error:  # noqa: BLE001  # a bug: told without its text
+            self._parts.log.write("error", "chat_answer.failed", error=kind_of(error))
+            return BridgeError(
+                Reason.INTERNAL, "a bug, which the log of the bridge has"
+            )
+        return None
+
+    async def _keep(self, running: RunningAnswer) -> None:
+        """Store an answer as it comes; end it where somebody else has stopped it."""
+        while True:
+            await trio.sleep(FLUSH_S)
+            if not await self._write(running, running.message):
+                self.stop([running.message.id])
+
+    async def _write(self, running: RunningAnswer, message: KeptMessage) -> bool:
+        """Store an answer; tell whether it is still to be generated.
+
+        A database that cannot be used now is tried again later.
+        """
+        store = self._parts.store
+        with suppress(ChatError):
+            is_wanted = await store.run(
+                lambda connection: write_answer(connection, message, store.runner)
+            )
+            running.is_written = running.message is message
+            return is_wanted
+        return True
+
+    async def _finish(
+        self, running: RunningAnswer, state: MessageState, failure: BridgeError | None
+    ) -> None:
+        if running.is_stopped:
+            state, failure = "cancelled", None
+        details = running.message.details
+        if failure is not None:
+            told = AnswerFailure(failure.reason.value, str(failure))
+            details = replace(details, failure=told)
+        message = replace(running.message, state=state, details=details)
+        if not running.is_stopped:
+            await self._write_last(running, message)
+        elif running.message.text:
+            await self._write_stopped(message)
+        del self._running[message.id]
+        running.change(message)
+
+    async def _write_last(self, running: RunningAnswer, message: KeptMessage) -> None:
+        """Store the end of an answer, as soon as the database can be used."""
+        while True:
+            try:
+                await self._parts.store.run(
+                    lambda connection: write_answer(
+                        connection, message, self._parts.store.runner
+                    )
+                )
+            except ChatError as error:
+                self._parts.log.write("error", "chats.not_stored", reason=str(error))
+                if running.scope.cancel_called:  # the bridge ends
+                    return
+                await trio.sleep(REOPEN_S)
+            else:
+                return
+
+    async def _write_stopped(self, message: KeptMessage) -> None:
+        """Store the text of an answer since the last write, once it was stopped."""
+        store = self._parts.store
+        with suppress(ChatError):
+            await store.run(
+                lambda connection: write_answer(
+                    connection, message, store.runner, was_stopped=True
+                )
+            )
+
+
+def _state_of(failure: BridgeError) -> MessageState:
+    return "timeout" if failure.reason is Reason.DEADLINE else "aborted_by_worker"

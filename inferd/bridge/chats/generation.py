@@ -1,0 +1,249 @@
+"""One answer: the daemon is asked with as much of the conversation as fits."""
+
+import math
+import secrets
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+from msgspec.structs import replace
+
+from inferd.bridge.access_log import BridgeLog
+from inferd.bridge.chats.events import PendingEvent
+from inferd.bridge.chats.prompt import (
+    PartialAnswer,
+    question_of,
+    summary_question,
+)
+from inferd.bridge.chats.running import DurationEstimate, RunningAnswer
+from inferd.bridge.identity.caller import Callers, HttpCaller
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import DaemonFrame, Question
+from inferd.bridge.upstream.daemon import DaemonClient
+from inferd.chats.branches import branch_to
+from inferd.chats.fitting import TokenExcess, cut_after, earlier_cut, left_out
+from inferd.chats.records import (
+    ContextPolicy,
+    KeptMessage,
+    LeftOut,
+    WorkParameters,
+)
+from inferd.chats.storage.chats import read_chat
+from inferd.chats.storage.messages import read_messages
+from inferd.chats.store import ChatStore
+from inferd.config.chats import ChatsSettings
+from inferd.limits.bridge import MAX_FITTING_TRIES
+from inferd.wire.responses import ProgressFrame
+
+_STARTING: Final = PendingEvent(phase="prefill")
+
+
+@dataclass(frozen=True)
+class AnswerParts:
+    """What answers are generated with."""
+
+    store: ChatStore
+    daemon: DaemonClient
+    callers: Callers
+    settings: ChatsSettings
+    log: BridgeLog
+    default_max_tokens: int
+
+
+class Generation:
+    """Generates one answer."""
+
+    def __init__(
+        self,
+        parts: AnswerParts,
+        estimate: DurationEstimate,
+        caller: HttpCaller,
+        running: RunningAnswer,
+    ) -> None:
+        self._parts = parts
+        self._estimate = estimate
+        self._caller = caller
+        self._running = running
+        self._ends_at = trio.current_time() + parts.settings.answer_s
+        self._began_at: float | None = None
+
+    async def run(self) -> None:
+        """Generate it.
+
+        Raises:
+            BridgeError: it failed.
+            ChatError: the conversation cannot be read.
+        """
+        message = self._running.message
+        work = message.details.work
+        assert work is not None  # noqa: S101  # answers have it
+        owner, chat_id = self._running.owner, message.chat_id
+        chat = await self._parts.store.run(
+            lambda connection: read_chat(connection, owner, chat_id)
+        )
+        messages = await self._parts.store.run(
+            lambda connection: read_messages(connection, owner, chat_id)
+        )
+        branch = branch_to(messages, message.parent_id)
+        policy = chat.settings.context or _policy(self._parts.settings.context)
+        await self._fit(branch, work, policy)
+        if self._began_at is not None:
+            self._estimate.add(trio.current_time() - self._began_at)
+
+    async def _fit(
+        self, branch: Sequence[KeptMessage], work: WorkParameters, policy: ContextPolicy
+    ) -> None:
+        """Ask with all of a conversation, or with what fits of it."""
+        cut = None if policy == "refuse" else earlier_cut(branch)
+        for n_tries_left in reversed(range(MAX_FITTING_TRIES)):
+            self._note_cut(cut)
+            try:
+                await self._ask_with(branch, work, cut)
+            except BridgeError as error:
+                n_left_out = cut.n_left_out if cut else 0
+                more = _cut_for(error, branch, n_left_out)
+                if policy == "refuse" or more is None or not n_tries_left:
+                    raise
+                overflow = error.overflow
+                assert overflow is not None  # noqa: S101  # else there is no cut
+                summary = None
+                if policy == "summarise":
+                    new = branch[n_left_out:more]
+                    earlier = cut.summary if cut else None
+                    share = overflow.n_ctx / 2 / max(overflow.n_tokens, 1)
+                    summary = await self._summarise(
+                        _newest(new, branch[n_left_out:], share), work, earlier
+                    )
+                cut = left_out(branch, more, summary)
+            else:
+                return
+
+    def _note_cut(self, cut: LeftOut | None) -> None:
+        message = self._running.message
+        if cut != message.details.left_out:
+            details = replace(message.details, left_out=cut)
+            self._running.change(replace(message, details=details))
+
+    async def _ask_with(
+        self,
+        branch: Sequence[KeptMessage],
+        work: WorkParameters,
+        cut: LeftOut | None,
+    ) -> None:
+        question, answer = question_of(
+            branch,
+            work,
+            cut,
+            request_id=_request_id(),
+            max_tokens=self._parts.default_max_tokens,
+            deadline_ms=self._left_ms(),
+        )
+        n_chars = sum(len(each.text) for each in branch)
+        await self._ask(question, answer, n_chars, shows=True)
+
+    async def _summarise(
+        self,
+        turns: Sequence[KeptMessage],
+        work: WorkParameters,
+        earlier: str | None,
+    ) -> str:
+        question, answer = summary_question(
+            turns,
+            work,
+            earlier,
+            request_id=_request_id(),
+            deadline_ms=self._left_ms(),
+        )
+        n_chars = sum(len(each.text) for each in turns)
+        await self._ask(question, answer, n_chars, shows=False)
+        return answer.text.strip()
+
+    async def _ask(
+        self, question: Question, answer: PartialAnswer, n_chars: int, *, shows: bool
+    ) -> None:
+        """Ask the daemon; count what it costs."""
+        n_answer = getattr(question.request, "max_tokens", None) or 0
+        callers, principal = self._parts.callers, self._running.owner
+        with callers.spending(
+            self._caller, n_chars + n_answer, lambda: answer.n_tokens
+        ):
+            batches = self._parts.daemon.ask(question, principal)
+            async with aclosing(batches):
+                async for frames in batches:
+                    self._take(frames, answer, shows=shows)
+
+    def _take(
+        self, frames: Sequence[DaemonFrame], answer: PartialAnswer, *, shows: bool
+    ) -> None:
+        pending = None
+        for frame in frames:
+            if isinstance(frame, ProgressFrame):
+                pending = self._pending(frame)
+            for _ in answer.add(frame):
+                pass
+        if self._began_at is None and (pending is None or pending.phase != "queued"):
+            self._began_at = trio.current_time()
+        if not shows:
+            self._running.change(pending=pending)
+            return
+        message = answer.applied_to(self._running.message)
+        if message.text or message.thinking or message.details.calls:
+            message = replace(message, state="in_progress")
+        self._running.change(message, pending)
+
+    def _pending(self, frame: ProgressFrame) -> PendingEvent:
+        match frame:
+            case ProgressFrame(status="queued", position=int(position)):
+                estimate_s = self._estimate.of(position)
+                return PendingEvent(
+                    queue_position=position,
+                    queue_size=position,
+                    estimate_s=estimate_s,
+                )
+            case ProgressFrame(processed=int(processed), total=int(total)):
+                return replace(_STARTING, processed=processed, total=total)
+            case _:
+                return PendingEvent(phase=frame.status)
+
+    def _left_ms(self) -> int:
+        left_s = self._ends_at - trio.current_time()
+        if left_s <= 0:
+            raise BridgeError(Reason.DEADLINE, "the answer took too long")
+        return math.ceil(left_s * 1000)
+
+
+def _request_id() -> str:
+    return f"chat_{secrets.token_hex(12)}"
+
+
+def _policy(word: str) -> ContextPolicy:
+    return (
+        "summarise" if word == "summarise" else "omit" if word == "omit" else "refuse"
+    )
+
+
+def _cut_for(
+    error: BridgeError, branch: Sequence[KeptMessage], n_left_out: int
+) -> int | None:
+    """Return how many messages to leave out after a failure; ``None`` if that helps nothing."""
+    found = error.overflow
+    if found is None:
+        return None
+    overflow = TokenExcess(found.n_tokens, found.n_ctx, found.n_over)
+    return cut_after(branch, n_left_out, overflow)
+
+
+def _newest(
+    turns: Sequence[KeptMessage], asked: Sequence[KeptMessage], share: float
+) -> Sequence[KeptMessage]:
+    """Return the newest of some turns that fit in a share of what was asked."""
+    n_chars = share * sum(len(each.text) for each in asked)
+    kept: list[KeptMessage] = []
+    for message in reversed(turns):
+        n_chars -= len(message.text)
+        if n_chars < 0 and kept:
+            break
+        kept.append(message)
+    return kept[::-1]

@@ -1,0 +1,370 @@
+"""What the bridge does for each route of chats, given who asks and what."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from inferd.bridge.chats import documents as told, requests as asked
+from inferd.bridge.chats.imported import imported_messages, new_id
+from inferd.bridge.translation.api import HostedOperation, OfferedModel
+from inferd.bridge.translation.body import read_body, read_part
+from inferd.bridge.translation.failures import BridgeError, Reason, invalid
+from inferd.bridge.translation.query import read_query
+from inferd.chats.branches import branch_to
+from inferd.chats.records import (
+    ChatSampling,
+    KeptChat,
+    KeptMessage,
+    MessageDetails,
+    OwnSettings,
+    WorkParameters,
+)
+from inferd.chats.storage import chats, messages
+from inferd.chats.storage.messages import MessageLimits
+from inferd.chats.storage.search import search
+from inferd.chats.store import ChatConnection, ChatStore, now_us
+from inferd.config.chats import ChatsSettings
+
+Q = TypeVar("Q", bound=Struct)
+ID_BYTES: Final = 16
+
+
+@dataclass(frozen=True)
+class HostedRequest:
+    """A request about chats."""
+
+    operation: HostedOperation
+    owner: str
+    named: Mapping[str, str]
+    """The parameters of the path."""
+    query: bytes
+    body: bytes
+
+    @property
+    def chat_id(self) -> str:
+        """The chat that the path names."""
+        return self.named["chat_id"]
+
+    @property
+    def message_id(self) -> str:
+        """The message that the path names."""
+        return self.named["message_id"]
+
+    def fields(self, kind: type[Q]) -> Q:
+        """Return the body with its type.
+
+        Raises:
+            BridgeError: it is refused.
+        """
+        table = self.operation.table
+        assert table is not None  # noqa: S101  # the route has a body
+        return read_body(self.body or b"{}", table, kind)
+
+    def parameters(self, kind: type[Q]) -> Q:
+        """Return what follows the path; raises as ``fields``."""
+        return read_query(self.query, self.operation.query.table, kind)
+
+
+@dataclass(frozen=True)
+class NewAnswer:
+    """An answer that is stored, and to be generated."""
+
+    message: KeptMessage
+    cancelled: Sequence[str]
+    """Ids of the answers that are not waited for any more."""
+    is_new: bool
+    """Whether it was not there already."""
+    prompt: KeptMessage | None = None
+    """Where it was sent with it."""
+
+
+class ChatHandlers:
+    """Reads and changes chats for their owners.
+
+    Each method raises ``BridgeError`` for a request that is refused, and ``ChatError`` for what
+    cannot be found or stored.
+
+    Args:
+        store: of chats.
+        settings: the bounds.
+    """
+
+    def __init__(self, store: ChatStore, settings: ChatsSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._limits = MessageLimits(
+            n_messages=settings.max_messages,
+            n_chars=settings.max_user_chars,
+            n_pending=settings.max_pending,
+        )
+
+    async def list_chats(self, request: HostedRequest) -> told.ChatListDocument:
+        """List a page of chats."""
+        query = request.parameters(asked.ListQuery)
+        after = told.place_of_cursor(query.after, "after")
+        before = told.place_of_cursor(query.before, "before")
+        if after and before:
+            raise invalid("before", "after and before exclude each other")
+        found = await self._store.run(
+            lambda connection: chats.list_chats(
+                connection,
+                request.owner,
+                query.limit + 1,
+                includes_hidden=query.include_hidden,
+                after=after,
+                before=before,
+            )
+        )
+        return told.chat_page(
+            found, query.limit, is_after=after is not None, is_before=before is not None
+        )
+
+    async def create_chat(self, request: HostedRequest) -> told.ChatDocument:
+        """Begin a chat."""
+        fields = request.fields(asked.CreateChat)
+        chat = self._new_chat(request.owner, fields.title, fields.settings)
+        n_most = self._settings.max_chats
+        await self._store.run(
+            lambda connection: chats.create_chat(connection, chat, n_most)
+        )
+        return told.chat_document(chat)
+
+    def _new_chat(
+        self, owner: str, title: str | None, settings: OwnSettings | None
+    ) -> KeptChat:
+        moment = now_us()
+        return KeptChat(
+            id=new_id(),
+            owner=owner,
+            created_us=moment,
+            modified_us=moment,
+            title=title,
+            settings=settings or OwnSettings(),
+        )
+
+    async def read_chat(self, request: HostedRequest) -> told.WholeChatDocument:
+        """Return a chat with its messages."""
+        chat, found = await self._whole(request)
+        return told.whole_chat(chat, found)
+
+    async def _whole(
+        self, request: HostedRequest
+    ) -> tuple[KeptChat, Sequence[KeptMessage]]:
+        owner, chat_id = request.owner, request.chat_id
+        return await self._store.run(
+            lambda connection: (
+                chats.read_chat(connection, owner, chat_id),
+                messages.read_messages(connection, owner, chat_id),
+            )
+        )
+
+    async def change_chat(self, request: HostedRequest) -> told.ChatDocument:
+        """Change a chat."""
+        fields = request.fields(asked.ChangeChat)
+        changes: dict[str, str | bool | None] = {}
+        if fields.title is not None:
+            changes["title"] = fields.title
+        if fields.hidden is not None:
+            changes["is_hidden"] = fields.hidden
+        if fields.active_thread_tail_message_id is not None:
+            changes["tail_id"] = fields.active_thread_tail_message_id
+        if fields.settings is not None:
+            changes["settings"] = msgspec.json.encode(fields.settings).decode()
+        moment = now_us()
+        chat = await self._store.run(
+            lambda connection: chats.change_chat(
+                connection, request.owner, request.chat_id, changes, moment
+            )
+        )
+        return told.chat_document(chat)
+
+    async def delete_chat(self, request: HostedRequest) -> None:
+        """Delete a chat; what was in it has left the disk then."""
+        await self._store.run(
+            lambda connection: chats.delete_chat(
+                connection, request.owner, request.chat_id
+            )
+        )
+        await self._store.settle()
+
+    async def search(self, request: HostedRequest) -> told.HitsDocument:
+        """Find messages."""
+        query = request.parameters(asked.SearchQuery)
+        hits = await self._store.run(
+            lambda connection: search(connection, request.owner, query.q, query.limit)
+        )
+        return told.HitsDocument(hits=[told.hit_document(hit, query.q) for hit in hits])
+
+    async def export_markdown(self, request: HostedRequest) -> str:
+        """Return the branch that the owner looks at, as Markdown."""
+        chat, found = await self._whole(request)
+        return told.markdown(chat, branch_to(found, chat.tail_id))
+
+    async def import_chat(self, request: HostedRequest) -> told.ChatDocument:
+        """Store a chat that was exported."""
+        fields = request.fields(asked.ImportChat)
+        chat = self._new_chat(request.owner, fields.title, fields.settings)
+        new = imported_messages(chat, fields.messages)
+        for message in new:
+            self._check_length(message.text)
+        n_most, limits = self._settings.max_chats, self._limits
+        await self._store.run(
+            lambda connection: (
+                chats.create_chat(connection, chat, n_most),
+                [
+                    messages.add_message(connection, chat.owner, message, limits)
+                    for message in new
+                ],
+            )
+        )
+        stored = await self._store.run(
+            lambda connection: chats.read_chat(connection, chat.owner, chat.id)
+        )
+        return told.chat_document(stored)
+
+    async def create_prompt(self, request: HostedRequest) -> told.MessageDocument:
+        """Add a message of the person."""
+        fields = request.fields(asked.CreatePrompt)
+        message = self._prompt(request, fields.content, fields.parent_id, fields.id)
+        stored = await self._store.run(
+            lambda connection: messages.add_message(
+                connection, request.owner, message, self._limits
+            )
+        )
+        return told.message_document(stored)
+
+    def _prompt(
+        self, request: HostedRequest, content: str, parent: str | None, own: str | None
+    ) -> KeptMessage:
+        self._check_length(content)
+        return KeptMessage(
+            id=own or new_id(),
+            chat_id=request.chat_id,
+            parent_id=parent,
+            role="prompter",
+            state="manual",
+            created_us=now_us(),
+            text=content,
+        )
+
+    def _check_length(self, content: str) -> None:
+        n_most = self._settings.max_message_chars
+        if len(content) > n_most:
+            raise BridgeError(
+                Reason.CHAT_LIMIT,
+                f"content: has over {n_most} characters",
+                param="content",
+            )
+        if "\0" in content:
+            raise invalid("content", "has a character with code 0")
+
+    async def create_answer(self, request: HostedRequest) -> NewAnswer:
+        """Store an answer that is to be generated."""
+        fields = request.fields(asked.CreateAnswer)
+        system = fields.system_prompt
+        if system is None:
+            chat = await self._store.run(
+                lambda connection: chats.read_chat(
+                    connection, request.owner, request.chat_id
+                )
+            )
+            system = chat.settings.system_prompt
+        work = WorkParameters(
+            model=fields.model_config_name,
+            sampling=_sampling(fields.sampling_parameters),
+            system_prompt=system,
+            thinking=fields.thinking,
+        )
+        message = _pending(request.chat_id, fields.parent_id, work, fields.id)
+        return await self._store.run(
+            lambda connection: self._add_answer(connection, request.owner, message)
+        )
+
+    def _add_answer(
+        self,
+        connection: ChatConnection,
+        owner: str,
+        answer: KeptMessage,
+        prompt: KeptMessage | None = None,
+    ) -> NewAnswer:
+        """Store an answer, after its prompt, and cancel those that still wait."""
+        if prompt is not None:
+            messages.add_message(connection, owner, prompt, self._limits)
+        stored = messages.add_message(
+            connection, owner, answer, self._limits, self._store.runner
+        )
+        cancelled = messages.cancel_others(connection, answer.chat_id, answer.id)
+        return NewAnswer(stored, cancelled, is_new=stored is answer, prompt=prompt)
+
+    async def create_both(self, request: HostedRequest) -> NewAnswer:
+        """Store a message of the person, and its answer that is to be generated."""
+        fields = request.fields(asked.CreateBoth)
+        prompt = self._prompt(request, fields.content, fields.parent_id, None)
+        work = WorkParameters(
+            model=fields.model_config_name,
+            sampling=_sampling(fields.sampling_parameters),
+        )
+        answer = _pending(request.chat_id, prompt.id, work, None)
+        return await self._store.run(
+            lambda connection: self._add_answer(
+                connection, request.owner, answer, prompt
+            )
+        )
+
+    async def read_message(self, request: HostedRequest) -> KeptMessage:
+        """Return a message as it is stored."""
+        return await self._store.run(
+            lambda connection: messages.read_message(
+                connection, request.owner, request.chat_id, request.message_id
+            )
+        )
+
+    async def stop(self, request: HostedRequest) -> KeptMessage:
+        """Mark an answer as cancelled, if it has not ended."""
+        request.fields(asked.Nothing)
+        return await self._store.run(
+            lambda connection: messages.stop_message(
+                connection, request.owner, request.chat_id, request.message_id
+            )
+        )
+
+
+def model_configs(models: Sequence[OfferedModel]) -> list[told.ModelConfigInfo]:
+    """Return the models that generate text."""
+    return [_model_config(model) for model in models if "generate" in model.uses]
+
+
+def _model_config(model: OfferedModel) -> told.ModelConfigInfo:
+    facts = model.facts
+    if facts is None or facts.is_unread is True:
+        return told.ModelConfigInfo(
+            name=model.name, state=facts.state if facts else None
+        )
+    return told.ModelConfigInfo(
+        name=model.name,
+        n_ctx=None if facts.n_ctx is UNSET else facts.n_ctx,
+        state=facts.state,
+        thinking=facts.thinking,
+        images=facts.vision,
+    )
+
+
+def _sampling(sent: dict[str, object] | None) -> ChatSampling:
+    return read_part(sent or {}, asked.SAMPLING, ChatSampling, "sampling_parameters")
+
+
+def _pending(
+    chat_id: str, parent_id: str, work: WorkParameters, own: str | None
+) -> KeptMessage:
+    return KeptMessage(
+        id=own or new_id(),
+        chat_id=chat_id,
+        parent_id=parent_id,
+        role="assistant",
+        state="pending",
+        created_us=now_us(),
+        details=MessageDetails(work=work),
+    )

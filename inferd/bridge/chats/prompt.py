@@ -1,0 +1,173 @@
+"""The request to the daemon that a conversation becomes, and how its frames add up; pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from inferd.bridge.translation.generated import GeneratedAnswer
+from inferd.bridge.translation.question import Question
+from inferd.chats.records import (
+    AnswerUsage,
+    KeptMessage,
+    LeftOut,
+    StoredCall,
+    WorkParameters,
+)
+from inferd.limits.bridge import SUMMARY_TOKENS
+from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.requests import Role
+from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
+
+_ROLES: Final[dict[str, Role]] = {"prompter": "user", "assistant": "assistant"}
+_SUMMARY: Final = "Summary of the earlier part of this conversation:"
+_SUMMARISE: Final = (
+    "Summarise the conversation above in at most 200 words, for somebody who goes on with it: what "
+    "was asked, what was found out and decided, names and numbers. Write the summary alone."
+)
+
+
+class PartialAnswer(GeneratedAnswer):
+    """An answer as far as it has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[StoredCall] = []
+
+    def end(self) -> Iterator[bytes]:
+        """Yield nothing: what it becomes is read from it."""
+        yield from ()
+
+    def whole(self) -> bytes:
+        """Return the text."""
+        return self.text.encode()
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        self._text = ["".join(self._text)]
+        return self._text[0]
+
+    def _take(self, frame: BlockFrame) -> Iterator[bytes]:
+        match frame.block:
+            case TextDelta(delta=text):
+                self._text.append(text)
+            case ThinkingDelta(delta=text):
+                self._thinking.append(text)
+            case ToolCall() as call:
+                self._calls.append(StoredCall(call.tool_call_id, call.name, call.input))
+        yield from ()
+
+    def applied_to(self, message: KeptMessage) -> KeptMessage:
+        """Return a message with the answer so far."""
+        self._thinking = ["".join(self._thinking)]
+        details = replace(
+            message.details, calls=[*self._calls], finish_reason=self._reason or None
+        )
+        if self._done is not None:
+            details = replace(details, usage=self._usage())
+        return replace(
+            message, text=self.text, thinking=self._thinking[0], details=details
+        )
+
+    def _usage(self) -> AnswerUsage:
+        assert self._done is not None  # noqa: S101  # the caller has seen it
+        usage, timing = self._done.usage, self._done.timing
+        speed = None if timing is msgspec.UNSET else timing.tokens_per_second
+        return AnswerUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            tokens_per_second=speed,
+        )
+
+
+def question_of(  # noqa: PLR0913  # what an answer depends on
+    branch: Sequence[KeptMessage],
+    work: WorkParameters,
+    cut: LeftOut | None,
+    *,
+    request_id: str,
+    max_tokens: int,
+    deadline_ms: int,
+) -> tuple[Question, PartialAnswer]:
+    """Return the question that a conversation asks, and the answer that its frames fill.
+
+    Args:
+        branch: the conversation, up to the prompt that is to be answered.
+        work: what the answer is asked for with.
+        cut: what the model is not shown of it.
+        request_id: names the request in the daemon.
+        max_tokens: of an answer for which nobody has set a bound.
+        deadline_ms: milliseconds for waiting and running.
+    """
+    sampling = work.sampling
+    kept = branch[cut.n_left_out :] if cut else branch
+    request = BlocksRequest(
+        id=request_id,
+        messages=[*_system(work, cut), *_turns(kept)],
+        model=work.model,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        repeat_penalty=sampling.repetition_penalty,
+        max_tokens=sampling.max_new_tokens or max_tokens,
+        thinking=work.thinking,
+        deadline_ms=deadline_ms,
+    )
+    answer = PartialAnswer()
+    return Question(request, answer, is_streamed=True), answer
+
+
+def summary_question(
+    turns: Sequence[KeptMessage],
+    work: WorkParameters,
+    earlier: str | None,
+    *,
+    request_id: str,
+    deadline_ms: int,
+) -> tuple[Question, PartialAnswer]:
+    """Return the question for a summary of turns, and the answer that its frames fill."""
+    asked = Message("user", [TextBlock(_SUMMARISE)])
+    before = _turns(turns)
+    if before and before[-1].role == "user":
+        asked = Message("user", [*before.pop().content, TextBlock(_SUMMARISE)])
+    system = [_system_text(f"{_SUMMARY} {earlier}")] if earlier else []
+    request = BlocksRequest(
+        id=request_id,
+        messages=[*system, *before, asked],
+        model=work.model,
+        temperature=0,
+        max_tokens=SUMMARY_TOKENS,
+        deadline_ms=deadline_ms,
+    )
+    answer = PartialAnswer()
+    return Question(request, answer), answer
+
+
+def _system(work: WorkParameters, cut: LeftOut | None) -> list[Message]:
+    texts = [work.system_prompt] if work.system_prompt else []
+    if cut is not None and cut.summary:
+        texts.append(f"{_SUMMARY} {cut.summary}")
+    return [_system_text("\n\n".join(texts))] if texts else []
+
+
+def _system_text(text: str) -> Message:
+    return Message("system", [TextBlock(text)])
+
+
+def _turns(messages: Sequence[KeptMessage]) -> list[Message]:
+    """Return the turns of a conversation; an empty answer is none, and roles alternate."""
+    turns: list[Message] = []
+    for message in messages:
+        if not message.text:
+            continue
+        role, block = _ROLES[message.role], TextBlock(message.text)
+        if turns and turns[-1].role == role:
+            turns[-1].content.append(block)
+        else:
+            turns.append(Message(role, [block]))
+    return turns

@@ -1,0 +1,57 @@
+"""An answer that is being generated, and those who follow it."""
+
+from dataclasses import dataclass, field
+
+import trio
+
+from inferd.bridge.chats.events import PendingEvent
+from inferd.chats.records import KeptMessage
+
+
+@dataclass(eq=False)
+class RunningAnswer:
+    """An answer that is being generated here."""
+
+    owner: str
+    message: KeptMessage
+    """As far as it is."""
+    pending: PendingEvent = field(default_factory=PendingEvent)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """Of its task."""
+    is_stopped: bool = False
+    """Whether somebody has stopped it, and the database says so."""
+    is_written: bool = True
+    """Whether the database has all of it."""
+    _changed: trio.Event = field(default_factory=trio.Event)
+
+    def change(
+        self, message: KeptMessage | None = None, pending: PendingEvent | None = None
+    ) -> None:
+        """Take what is new, and wake those who follow."""
+        if message is not None and message != self.message:
+            self.message = message
+            self.is_written = False
+        if pending is not None:
+            self.pending = pending
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    async def wait(self) -> None:
+        """Wait for the next change."""
+        await self._changed.wait()
+
+
+class DurationEstimate:
+    """Estimates how long an answer waits, from how long the latest ones took; pure."""
+
+    def __init__(self) -> None:
+        self._mean_s: float | None = None
+
+    def add(self, seconds: float) -> None:
+        """Count an answer."""
+        before = self._mean_s
+        self._mean_s = seconds if before is None else before * 0.75 + seconds * 0.25
+
+    def of(self, position: int) -> float | None:
+        """Return the seconds that an answer at a position waits; ``None`` if unknown."""
+        return None if self._mean_s is None else round(self._mean_s * position, 1)

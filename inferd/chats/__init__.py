@@ -1,0 +1,17 @@
+"""Chats that are kept: what they are, how a conversation is cut, and where they are stored.
+
+=========  =======================================================================
+module     what it is
+=========  =======================================================================
+records    chats and messages, as they are stored
+failures   why something cannot be stored or found
+branches   the conversation that leads to a message
+fitting    what is left out of a conversation that does not fit
+titles     the title of a chat
+documents  chats as JSON and Markdown
+storage    the database: SQLite by default, PostgreSQL by URL
+store      the same for programs on trio
+=========  =======================================================================
+
+All but the last two are pure.
+"""

@@ -1,0 +1,73 @@
+"""What is left out of a conversation that does not fit; pure.
+
+The oldest turns go first, each as a whole: a prompt with its answers, their calls and results.
+The last prompt always stays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from inferd.chats.records import KeptMessage, LeftOut
+
+_HEADROOM: Final = 4
+"""A quarter of the context is made free at once: with less, each further answer would have
+to leave something out, and the model's cache of the beginning would be lost each time."""
+
+
+@dataclass(frozen=True)
+class TokenExcess:
+    """How far a prompt does not fit."""
+
+    n_tokens: int
+    """Of the prompt, as far as it was counted."""
+    n_ctx: int
+    n_over: int
+    """Tokens to remove."""
+
+
+def earlier_cut(branch: Sequence[KeptMessage]) -> LeftOut | None:
+    """Return what the latest answer of a branch was not shown, if it was not shown all."""
+    for message in reversed(branch):
+        if message.role == "assistant":
+            return message.details.left_out
+    return None
+
+
+def cut_after(
+    branch: Sequence[KeptMessage], n_left_out: int, overflow: TokenExcess
+) -> int | None:
+    """Decide how many messages to leave out.
+
+    Args:
+        branch: the conversation, up to the prompt that is to be answered.
+        n_left_out: of the oldest, with which it did not fit.
+        overflow: by how much.
+
+    Returns:
+        A greater number; ``None`` if nothing is left that may go.
+    """
+    sizes = [len(message.text) + 1 for message in branch]
+    n_chars = sum(sizes[n_left_out:])
+    wanted = overflow.n_over + overflow.n_ctx // _HEADROOM
+    n_to_go = n_chars * wanted / max(overflow.n_tokens, wanted, 1)
+    starts = [
+        place
+        for place, message in enumerate(branch)
+        if message.role == "prompter" and place > n_left_out
+    ]
+    for start in starts:
+        if sum(sizes[n_left_out:start]) >= n_to_go:
+            return start
+    return starts[-1] if starts else None
+
+
+def left_out(
+    branch: Sequence[KeptMessage], n_left_out: int, summary: str | None = None
+) -> LeftOut | None:
+    """Return the mark of what was left out; ``None`` for nothing."""
+    if not n_left_out:
+        return None
+    return LeftOut(
+        n_left_out=n_left_out, first_kept=branch[n_left_out].id, summary=summary
+    )

@@ -1,0 +1,147 @@
+"""Chats and messages, as they are stored; pure."""
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct, field
+
+from inferd.limits.bridge import MAX_SYSTEM_PROMPT_CHARS, MAX_TITLE_CHARS
+
+ChatRole = Literal["prompter", "assistant"]
+ContextPolicy = Literal["omit", "summarise", "refuse"]
+"""What becomes of a conversation that the context has no room for: the oldest turns are left out,
+or summarised, or the answer is refused."""
+MessageState = Literal[
+    "manual",
+    "pending",
+    "in_progress",
+    "complete",
+    "aborted_by_worker",
+    "cancelled",
+    "timeout",
+]
+UNFINISHED: Final[tuple[MessageState, ...]] = ("pending", "in_progress")
+"""States of answers that somebody generates."""
+Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Title = Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)]
+SystemPrompt = Annotated[str, Meta(max_length=MAX_SYSTEM_PROMPT_CHARS)]
+ModelName = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class ChatSampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an answer is sampled; what is absent is the model's."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
+    max_new_tokens: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
+class OwnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings that the owner of a chat gives it."""
+
+    context: ContextPolicy | None = None
+    model_config_name: ModelName | None = None
+    system_prompt: SystemPrompt | None = None
+    sampling_parameters: ChatSampling | None = None
+
+
+class KeptChat(Struct, frozen=True, kw_only=True):
+    """A chat, without its messages."""
+
+    id: str
+    owner: str
+    created_us: int
+    """Microseconds since 1970."""
+    modified_us: int
+    title: str | None = None
+    is_hidden: bool = False
+    tail_id: str | None = None
+    """The last message of the branch that its owner looks at."""
+    settings: OwnSettings = OwnSettings()
+
+
+class WorkParameters(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an answer was asked for with."""
+
+    model: ModelName
+    sampling: ChatSampling = ChatSampling()
+    system_prompt: SystemPrompt | None = None
+    thinking: bool | None = None
+
+
+class AnswerUsage(Struct, frozen=True, kw_only=True):
+    """What an answer has cost."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    tokens_per_second: float | None = None
+
+
+class AnswerFailure(Struct, frozen=True):
+    """Why an answer was not completed."""
+
+    code: str
+    message: str
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """What the model was not shown of a conversation that did not fit."""
+
+    n_left_out: int
+    """Of the oldest messages."""
+    first_kept: str | None = None
+    """Id of the first message that it was shown."""
+    summary: str | None = None
+    """In place of those messages, where its owner wanted that."""
+
+
+class StoredCall(Struct, frozen=True):
+    """A call of a tool."""
+
+    id: str
+    name: str
+    input: object
+
+
+class MessageDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a message has beside its text."""
+
+    work: WorkParameters | None = None
+    """Of an answer."""
+    usage: AnswerUsage | None = None
+    failure: AnswerFailure | None = None
+    left_out: LeftOut | None = None
+    calls: list[StoredCall] = field(default_factory=list)
+    finish_reason: str | None = None
+
+
+class KeptMessage(Struct, frozen=True, kw_only=True):
+    """A message of a chat."""
+
+    id: str
+    chat_id: str
+    parent_id: str | None
+    role: ChatRole
+    state: MessageState
+    created_us: int
+    text: str = ""
+    thinking: str = ""
+    details: MessageDetails = MessageDetails()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether somebody generates it."""
+        return self.state in UNFINISHED
+
+
+class SearchHit(Struct, frozen=True, kw_only=True):
+    """A message that has the words of a search."""
+
+    chat_id: str
+    message_id: str
+    title: str | None
+    text: str
+    """All of it."""
+    created_us: int

@@ -1,0 +1,287 @@
+"""Messages in the database: added within bounds, read, and changed while they are generated."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from inferd.chats.branches import check_parent
+from inferd.chats.failures import ChatError, ChatFault, no_message
+from inferd.chats.records import UNFINISHED, KeptMessage, MessageDetails, MessageState
+from inferd.chats.storage.chats import chat_row
+from inferd.chats.storage.search import index_messages
+from inferd.chats.storage.tables import CHATS, MESSAGES
+from inferd.chats.titles import title_of
+
+_DETAILS = msgspec.json.Decoder(MessageDetails)
+
+
+class MessageLimits(Struct, frozen=True, kw_only=True):
+    """What an owner may store."""
+
+    n_messages: int
+    """Of one chat."""
+    n_chars: int
+    """Of all messages of the owner."""
+    n_pending: int
+    """Answers of the owner that are not finished."""
+
+
+def add_message(
+    connection: Connection,
+    owner: str,
+    message: KeptMessage,
+    limits: MessageLimits,
+    runner: str | None = None,
+) -> KeptMessage:
+    """Store a message of a chat; one that is there already is returned as it is.
+
+    Args:
+        connection: of a transaction.
+        owner: of the chat.
+        message: the new one; its id may have been chosen by a client that repeats itself.
+        limits: what the owner may store.
+        runner: who generates it.
+
+    Raises:
+        ChatError: there is no such chat or parent, the id is taken by another message, or a
+            bound is reached.
+    """
+    chat = chat_row(connection, owner, message.chat_id, locks=True)
+    if (known := _known(connection, message)) is not None:
+        return known
+    parent = None
+    if message.parent_id is not None:
+        parent = read_message(connection, owner, message.chat_id, message.parent_id)
+    check_parent(parent, answers=message.role == "assistant")
+    if chat.n_messages >= limits.n_messages:
+        raise ChatError(
+            ChatFault.LIMIT,
+            f"the chat has {limits.n_messages} messages; begin another",
+            "messages",
+        )
+    _check_owner(connection, owner, message, limits)
+    connection.execute(insert(MESSAGES).values(runner=runner, **_values(message)))
+    changes: dict[str, object] = {
+        "modified_us": message.created_us,
+        "n_messages": CHATS.c.n_messages + 1,
+        "n_chars": CHATS.c.n_chars + len(message.text),
+        "tail_id": message.id,
+    }
+    if message.role == "prompter" and chat.title is None:
+        changes["title"] = title_of(message.text)
+    connection.execute(
+        update(CHATS).where(CHATS.c.id == message.chat_id).values(changes)
+    )
+    if not message.is_unfinished:
+        index_messages(connection, [message.id])
+    return message
+
+
+def _known(connection: Connection, message: KeptMessage) -> KeptMessage | None:
+    """Return the message of this id, if a client sends it once more.
+
+    Raises:
+        ChatError: it is another message.
+    """
+    found = select(MESSAGES).where(MESSAGES.c.id == message.id)
+    row = connection.execute(found).one_or_none()
+    if row is None:
+        return None
+    known = _message(row)
+    is_same = (known.chat_id, known.parent_id, known.role) == (
+        message.chat_id,
+        message.parent_id,
+        message.role,
+    )
+    if not is_same or (message.role == "prompter" and known.text != message.text):
+        raise ChatError(ChatFault.CONFLICT, "id: another message has it", "id")
+    return known
+
+
+def _check_owner(
+    connection: Connection, owner: str, message: KeptMessage, limits: MessageLimits
+) -> None:
+    used = select(func.coalesce(func.sum(CHATS.c.n_chars), 0)).where(
+        CHATS.c.owner == owner
+    )
+    if connection.execute(used).scalar_one() + len(message.text) > limits.n_chars:
+        raise ChatError(
+            ChatFault.LIMIT,
+            f"your chats have {limits.n_chars} characters; delete some",
+            "content",
+        )
+    if message.is_unfinished and count_pending(connection, owner) >= limits.n_pending:
+        raise ChatError(
+            ChatFault.LIMIT,
+            f"{limits.n_pending} answers of yours are waited for already",
+            "pending",
+        )
+
+
+def count_pending(connection: Connection, owner: str) -> int:
+    """Count the answers of an owner that are not finished."""
+    found = (
+        select(func.count())
+        .select_from(MESSAGES.join(CHATS, CHATS.c.id == MESSAGES.c.chat_id))
+        .where(CHATS.c.owner == owner, MESSAGES.c.state.in_(UNFINISHED))
+    )
+    return connection.execute(found).scalar_one()
+
+
+def read_message(
+    connection: Connection, owner: str, chat_id: str, message_id: str
+) -> KeptMessage:
+    """Return a message.
+
+    Raises:
+        ChatError: there is no such chat of the owner, or no such message in it.
+    """
+    chat_row(connection, owner, chat_id)
+    found = select(MESSAGES).where(
+        MESSAGES.c.id == message_id, MESSAGES.c.chat_id == chat_id
+    )
+    row = connection.execute(found).one_or_none()
+    if row is None:
+        raise no_message()
+    return _message(row)
+
+
+def read_messages(
+    connection: Connection, owner: str, chat_id: str
+) -> Sequence[KeptMessage]:
+    """Return all messages of a chat, oldest first; raises as ``chat_row``."""
+    chat_row(connection, owner, chat_id)
+    found = select(MESSAGES).where(MESSAGES.c.chat_id == chat_id)
+    rows = connection.execute(found.order_by(MESSAGES.c.number))
+    return [_message(row) for row in rows]
+
+
+def cancel_others(
+    connection: Connection, chat_id: str, message_id: str
+) -> Sequence[str]:
+    """Cancel the other answers of a chat that still wait; return their ids."""
+    found = select(MESSAGES.c.id).where(
+        MESSAGES.c.chat_id == chat_id,
+        MESSAGES.c.state == "pending",
+        MESSAGES.c.id != message_id,
+    )
+    ids = list(connection.execute(found).scalars())
+    _end_all(connection, ids, "cancelled")
+    return ids
+
+
+def stop_message(
+    connection: Connection, owner: str, chat_id: str, message_id: str
+) -> KeptMessage:
+    """Cancel an answer that is not finished; return it. Raises as ``read_message``."""
+    message = read_message(connection, owner, chat_id, message_id)
+    if message.is_unfinished:
+        _end_all(connection, [message_id], "cancelled")
+        message = read_message(connection, owner, chat_id, message_id)
+    return message
+
+
+def write_answer(
+    connection: Connection,
+    message: KeptMessage,
+    runner: str,
+    *,
+    was_stopped: bool = False,
+) -> bool:
+    """Store an answer as far as it is; tell whether it is still to be generated.
+
+    It is not where somebody has stopped it, deleted its chat, or taken its generator for
+    dead.
+
+    Args:
+        connection: of a transaction.
+        message: the answer.
+        runner: who generates it.
+        was_stopped: whether it is the rest of one that was stopped.
+    """
+    expected = ("cancelled",) if was_stopped else UNFINISHED
+    changes = _values(message)
+    for kept in ("id", "chat_id", "parent_id", "role", "created_us"):
+        del changes[kept]
+    changed = connection.execute(
+        update(MESSAGES)
+        .where(
+            MESSAGES.c.id == message.id,
+            MESSAGES.c.runner == runner,
+            MESSAGES.c.state.in_(expected),
+        )
+        .values(changes)
+    )
+    if changed.rowcount == 0:
+        return False
+    if was_stopped:
+        index_messages(connection, [message.id])
+    elif not message.is_unfinished:
+        _note_finished(connection, [message.id])
+    return True
+
+
+def end_unfinished(connection: Connection, runners: Sequence[str]) -> Sequence[str]:
+    """Mark what ran at bridges that are dead as aborted, with its text; return the ids."""
+    found = select(MESSAGES.c.id).where(
+        MESSAGES.c.state.in_(UNFINISHED), MESSAGES.c.runner.in_(runners)
+    )
+    ids = list(connection.execute(found).scalars())
+    _end_all(connection, ids, "aborted_by_worker")
+    return ids
+
+
+def _end_all(connection: Connection, ids: Sequence[str], state: MessageState) -> None:
+    if not ids:
+        return
+    connection.execute(
+        update(MESSAGES)
+        .where(MESSAGES.c.id.in_(ids), MESSAGES.c.state.in_(UNFINISHED))
+        .values(state=state)
+    )
+    _note_finished(connection, ids)
+
+
+def _note_finished(connection: Connection, ids: Sequence[str]) -> None:
+    """Count and index the texts of answers that have ended."""
+    found = select(MESSAGES.c.chat_id, func.length(MESSAGES.c.text)).where(
+        MESSAGES.c.id.in_(ids)
+    )
+    for chat_id, n_chars in connection.execute(found).all():
+        connection.execute(
+            update(CHATS)
+            .where(CHATS.c.id == chat_id)
+            .values(n_chars=CHATS.c.n_chars + n_chars)
+        )
+    index_messages(connection, ids)
+
+
+def _values(message: KeptMessage) -> dict[str, object]:
+    return {
+        "id": message.id,
+        "chat_id": message.chat_id,
+        "parent_id": message.parent_id,
+        "role": message.role,
+        "state": message.state,
+        "created_us": message.created_us,
+        "text": message.text,
+        "thinking": message.thinking,
+        "details": msgspec.json.encode(message.details).decode(),
+    }
+
+
+def _message(row: Row[tuple[object, ...]]) -> KeptMessage:
+    fields = row._mapping  # noqa: SLF001  # its public name for columns by name
+    return KeptMessage(
+        id=fields["id"],
+        chat_id=fields["chat_id"],
+        parent_id=fields["parent_id"],
+        role=fields["role"],
+        state=fields["state"],
+        created_us=fields["created_us"],
+        text=fields["text"],
+        thinking=fields["thinking"],
+        details=_DETAILS.decode(fields["details"]),
+    )

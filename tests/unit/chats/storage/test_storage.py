@@ -1,0 +1,338 @@
+"""The database: one for all tests but those that break it, each with owners of its own."""
+
+import sqlite3
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from inferd.chats.failures import ChatError, ChatFault
+from inferd.chats.records import KeptChat, KeptMessage, OwnSettings
+from inferd.chats.storage import chats, messages, runners, schema
+from inferd.chats.storage.backup import back_up, restore
+from inferd.chats.storage.database import ChatDatabase, place_of_database
+from inferd.chats.storage.runner_file import held_name
+from inferd.chats.storage.search import search
+from tests.cases import each_case
+
+LIMITS = messages.MessageLimits(n_messages=6, n_chars=1000, n_pending=2)
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """Make a database with the schema, of which those that are broken are copies."""
+    place = place_of_database(None, tmp_path_factory.mktemp("chats"))
+    database = ChatDatabase(place)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def owner():
+    return f"owner {next(NUMBERS)}"
+
+
+def new_id():
+    return f"{next(NUMBERS):032x}"
+
+
+def chat_of(database, owner, n_most=100, **fields):
+    moment = next(NUMBERS)
+    chat = KeptChat(
+        id=new_id(), owner=owner, created_us=moment, modified_us=moment, **fields
+    )
+    return database.run(lambda each: chats.create_chat(each, chat, n_most))
+
+
+def prompt(chat, parent=None, text="hello", **fields):
+    return KeptMessage(
+        **{
+            "id": new_id(),
+            "chat_id": chat.id,
+            "parent_id": parent and parent.id,
+            "role": "prompter",
+            "state": "manual",
+            "created_us": next(NUMBERS),
+            "text": text,
+            **fields,
+        }
+    )
+
+
+def answer(chat, parent, **fields):
+    fields = {"role": "assistant", "state": "pending", "text": "", **fields}
+    return prompt(chat, parent, **fields)
+
+
+def add(database, owner, message, runner=None, limits=LIMITS):
+    return database.run(
+        lambda each: messages.add_message(each, owner, message, limits, runner)
+    )
+
+
+def all_of(database, owner, chat):
+    return database.run(lambda each: messages.read_messages(each, owner, chat.id))
+
+
+def refusal(act, *arguments):
+    with pytest.raises(ChatError) as caught:
+        act(*arguments)
+    return caught.value
+
+
+def test_messages_are_read_as_they_were_stored_by_their_owner_alone(template, owner):
+    chat = chat_of(template, owner, settings=OwnSettings(context="refuse"))
+    first = add(template, owner, prompt(chat, text="a title"))
+    second = add(template, owner, answer(chat, first), "r")
+    assert all_of(template, owner, chat) == [first, second]
+    read = template.run(lambda each: chats.read_chat(each, owner, chat.id))
+    assert (read.title, read.tail_id) == ("a title", second.id)
+    assert read.settings == OwnSettings(context="refuse")
+    for act in (
+        lambda each: chats.read_chat(each, "other", chat.id),
+        lambda each: messages.read_messages(each, "other", chat.id),
+        lambda each: messages.read_message(each, "other", chat.id, first.id),
+        lambda each: messages.stop_message(each, "other", chat.id, second.id),
+        lambda each: chats.change_chat(each, "other", chat.id, {}, 0),
+        lambda each: chats.delete_chat(each, "other", chat.id),
+        lambda each: messages.add_message(each, "other", prompt(chat), LIMITS),
+    ):
+        assert refusal(template.run, act).fault is ChatFault.NO_CHAT
+    assert template.run(lambda each: search(each, "other", "title", 5)) == []
+
+
+def test_the_same_request_is_stored_once_and_another_with_its_id_refused(
+    template, owner
+):
+    chat = chat_of(template, owner)
+    first = prompt(chat)
+    assert add(template, owner, first) is first
+    again = replace(first, created_us=next(NUMBERS))
+    assert add(template, owner, again) == first
+    other = replace(first, text="other")
+    assert refusal(add, template, owner, other).fault is ChatFault.CONFLICT
+    assert all_of(template, owner, chat) == [first]
+
+
+def test_an_owner_stores_no_more_than_the_bounds(template, owner):
+    chat = chat_of(template, owner, n_most=1)
+    assert refusal(chat_of, template, owner, 1).param == "chats"
+    too_long = prompt(chat, text="x" * (LIMITS.n_chars + 1))
+    assert refusal(add, template, owner, too_long).param == "content"
+    first = add(template, owner, prompt(chat))
+    for _ in range(LIMITS.n_pending):
+        add(template, owner, answer(chat, first), "r")
+    assert refusal(add, template, owner, answer(chat, first)).param == "pending"
+    for _ in range(LIMITS.n_messages - 1 - LIMITS.n_pending):
+        add(template, owner, prompt(chat))
+    full = refusal(add, template, owner, prompt(chat))
+    assert (full.fault, full.param) == (ChatFault.LIMIT, "messages")
+
+
+def test_an_answer_is_written_until_somebody_ends_it(template, owner):
+    chat = chat_of(template, owner)
+    first = add(template, owner, prompt(chat))
+    waiting, running = (
+        add(template, owner, answer(chat, first), "r1") for _ in range(2)
+    )
+
+    def write(message, runner="r1", **fields):
+        changed = replace(message, state="in_progress", **fields)
+        return template.run(lambda each: messages.write_answer(each, changed, runner))
+
+    assert write(running, text="pelican")
+    assert not write(running, "r2", text="stolen")
+    cancelled = template.run(
+        lambda each: messages.cancel_others(each, chat.id, running.id)
+    )
+    assert cancelled == [waiting.id]
+    assert not write(waiting, text="late")
+    stopped = template.run(
+        lambda each: messages.stop_message(each, owner, chat.id, running.id)
+    )
+    assert (stopped.state, stopped.text) == ("cancelled", "pelican")
+    assert not write(running, text="later")
+    assert all_of(template, owner, chat)[2] == stopped
+
+
+def test_what_a_dead_bridge_left_is_aborted_with_its_text(template, owner):
+    chat = chat_of(template, owner)
+    first = add(template, owner, prompt(chat))
+    names = ("restarted", "alive", "dead")
+    left = [add(template, owner, answer(chat, first), name, MANY) for name in names]
+    for name, message in zip(names, left, strict=True):
+        partial = replace(message, text=f"said {name}", state="in_progress")
+        template.run(lambda each: messages.write_answer(each, partial, name))  # noqa: B023
+    template.run(lambda each: runners.keep_running(each, "dead", 50))
+    template.run(lambda each: runners.keep_running(each, "alive", 150))
+    ended = template.run(lambda each: runners.begin_running(each, "restarted", 200))
+    assert ended == [left[0].id]
+    dead = template.run(lambda each: runners.end_dead(each, 100))
+    assert {left[2].id} == {each.id for each in left} & {*dead}
+    states = [each.state for each in all_of(template, owner, chat)[1:]]
+    assert states == ["aborted_by_worker", "in_progress", "aborted_by_worker"]
+    hits = template.run(lambda each: search(each, owner, "said", 5))
+    assert [hit.text for hit in hits] == ["said dead", "said restarted"]
+    template.run(lambda each: runners.end_running(each, "alive"))
+    assert all_of(template, owner, chat)[2].state == "aborted_by_worker"
+
+
+MANY = replace(LIMITS, n_pending=10)
+
+
+def test_a_list_is_read_in_pages_in_both_directions(template, owner):
+    made = [chat_of(template, owner) for _ in range(5)][::-1]
+    hidden = made.pop(1)
+    template.run(
+        lambda each: chats.change_chat(
+            each, owner, hidden.id, {"is_hidden": True}, hidden.modified_us
+        )
+    )
+
+    def page(**places):
+        found = template.run(lambda each: chats.list_chats(each, owner, 2, **places))
+        return [chat.id for chat in found]
+
+    def place(chat):
+        return chat.modified_us, chat.id
+
+    ids = [chat.id for chat in made]
+    assert page() == ids[:2]
+    assert page(after=place(made[1])) == ids[2:]
+    assert page(before=place(made[3])) == ids[1:3]
+    assert page(before=place(made[0])) == []
+    assert page(includes_hidden=True) == [ids[0], hidden.id]
+
+
+def test_words_are_found_by_their_beginnings_and_operators_are_words(template, owner):
+    chat = chat_of(template, owner)
+    told = add(template, owner, prompt(chat, text="NOT a zebra-crossing at 9"))
+
+    def found(query):
+        hits = template.run(lambda each: search(each, owner, query, 5))
+        return [hit.message_id for hit in hits]
+
+    for query in ("zeb", "ZEBRA cross", "not", "9", '"zebra" OR', "zebra*"):
+        assert found(query) == ([] if "OR" in query else [told.id])
+    for query in ("", "!!", "a " * 17, "x" * 257):
+        assert refusal(found, query).fault is ChatFault.INVALID
+
+
+def test_what_is_deleted_has_left_the_files(tmp_path, owner):
+    database = ChatDatabase(place_of_database(None, tmp_path))
+    chat = chat_of(database, owner)
+    add(database, owner, prompt(chat, text="Hippopotamus"))
+    kept = chat_of(database, owner)
+    add(database, owner, prompt(kept, text="Rhinoceros"))
+    database.run(lambda each: chats.delete_chat(each, owner, chat.id))
+    database.settle()
+    everything = b"".join(path.read_bytes() for path in tmp_path.iterdir()).lower()
+    assert b"hippo" not in everything
+    assert b"rhino" in everything
+    database.run(lambda each: chats.delete_old(each, 2**60))
+    assert database.run(chats.count_all) == (0, 0)
+    database.close()
+    assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+
+
+def test_other_revisions_are_refused_and_moves_keep_what_is_stored(tmp_path, owner):
+    place = place_of_database(None, tmp_path)
+    database = ChatDatabase(place)
+    chat = chat_of(database, owner)
+    first = add(database, owner, prompt(chat, text="zebra"))
+
+    def move(revision, *, is_upgrade):
+        database.run(lambda each: schema.move(each, revision, is_upgrade=is_upgrade))
+
+    move("0001", is_upgrade=False)
+    assert refusal(ChatDatabase, place).fault is ChatFault.OLDER
+    with pytest.raises(ChatError, match="0001"):
+        move("0002", is_upgrade=False)
+    move("0002", is_upgrade=True)
+    assert all_of(database, owner, chat) == [first]
+    hits = database.run(lambda each: search(each, owner, "zebra", 5))
+    assert [hit.message_id for hit in hits] == [first.id]
+    database.run(
+        lambda each: each.exec_driver_sql("UPDATE alembic_version SET version_num='9'")
+    )
+    assert refusal(ChatDatabase, place).fault is ChatFault.NEWER
+    with pytest.raises(ChatError, match="does not know"):
+        move("0001", is_upgrade=False)
+    database.close()
+
+
+def test_a_database_that_is_locked_full_or_gone_says_so(tmp_path, owner, monkeypatch):
+    monkeypatch.setattr("inferd.chats.storage.database.BUSY_S", 0.01)
+    database = ChatDatabase(place_of_database(None, tmp_path))
+    chat = chat_of(database, owner)
+    with closing(sqlite3.connect(tmp_path / "chats.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert refusal(add, database, owner, prompt(chat)).fault is ChatFault.LOCKED
+    n_pages = database.run(
+        lambda each: each.exec_driver_sql("PRAGMA page_count").scalar_one()
+    )
+    database.run(lambda each: each.exec_driver_sql(f"PRAGMA max_page_count={n_pages}"))
+    big = replace(prompt(chat), text="x" * 100_000)
+    full = refusal(add, database, owner, big, None, replace(LIMITS, n_chars=10**6))
+    assert full.fault is ChatFault.FULL
+    assert all_of(database, owner, chat) == []
+    (tmp_path / "chats.db").rename(tmp_path / "moved.db")
+    assert refusal(add, database, owner, prompt(chat)).fault is ChatFault.GONE
+    database.close()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    (tmp_path / "chats.db").write_bytes(b"no database at all" * 100)
+    assert refusal(ChatDatabase, database.place).fault is ChatFault.GONE
+
+
+def test_a_copy_is_put_in_place_while_no_bridge_runs(tmp_path, owner):
+    place = place_of_database(None, tmp_path / "state")
+    database = ChatDatabase(place)
+    chat = chat_of(database, owner)
+    copy = tmp_path / "copy"
+    back_up(place, copy)
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert "exists" in str(refusal(back_up, place, copy))
+    database.run(lambda each: chats.delete_chat(each, owner, chat.id))
+    database.close()
+    with held_name(tmp_path / "state", new_id()):
+        assert "stop it" in str(refusal(restore, place, copy))
+    restore(place, copy)
+    restored = ChatDatabase(place)
+    assert restored.run(chats.count_all) == (1, 0)
+    restored.close()
+    (tmp_path / "no copy").write_bytes(b"x")
+    for wrong in ("no copy", "absent"):
+        refusal(restore, place, tmp_path / wrong)
+
+
+def test_a_name_is_held_by_one_process_and_kept_for_the_next(tmp_path):
+    with held_name(tmp_path, "a" * 32) as first:
+        with held_name(tmp_path, "b" * 32) as second:
+            assert (first, second) == ("a" * 32, "b" * 32)
+    with held_name(tmp_path, "c" * 32) as third:
+        assert third == first
+
+
+@each_case(
+    ("configured", "shown"),
+    [
+        (None, "sqlite:////state/chats.db"),
+        ("/elsewhere/x.db", "sqlite:////elsewhere/x.db"),
+        (
+            "postgresql://ada:secret@host/inferd",
+            "postgresql+psycopg://ada:***@host/inferd",
+        ),
+        ("mysql://host/inferd", None),
+        ("://", None),
+    ],
+)
+def test_a_database_is_a_file_or_a_url_of_postgresql(configured, shown):
+    if shown is None:
+        with pytest.raises(ChatError, match="chats.database is"):
+            place_of_database(configured, Path("/state"))
+    else:
+        assert place_of_database(configured, Path("/state")).shown == shown
