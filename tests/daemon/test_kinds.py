@@ -224,7 +224,7 @@ def test_the_daemon_as_it_comes_has_neither_kind(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [ECHO]})
     assert daemon.refusal() == (
         f"error: {daemon.config_file}: backend[0].kind = 'echo': "
-        "expected one of anthropic, gemini, llamacpp, mock, ollama, openai, "
+        "expected one of anthropic, gemini, inferd, llamacpp, mock, ollama, openai, "
         "whisper-server, whispercpp"
     )
 

@@ -47,7 +47,7 @@ def test_every_fault_is_told_with_key_value_and_what_is_allowed():
         told
     )
     assert (
-        "expected one of anthropic, gemini, llamacpp, mock, ollama, openai, "
+        "expected one of anthropic, gemini, inferd, llamacpp, mock, ollama, openai, "
         "whisper-server, whispercpp" in found[3]
     )
     assert found[-1].endswith("each backend needs its own name")

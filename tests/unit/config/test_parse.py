@@ -256,7 +256,7 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         (
             "[[backend]]\nname = 'm'\nkind = 'vllm'",
             (
-                "backend[0].kind = 'vllm': expected one of anthropic, gemini, llamacpp, mock, "
+                "backend[0].kind = 'vllm': expected one of anthropic, gemini, inferd, llamacpp, mock, "
                 "ollama, openai, whisper-server, whispercpp"
             ),
         ),
