@@ -10,7 +10,6 @@
  *   content: string, created_at: string, state: string, thinking?: string | null,
  *   tool_calls?: ToolCall[], finish_reason?: string | null, usage?: Usage | null,
  *   error?: { code: string, message: string } | null, context?: LeftOut | null,
- *   event_id?: string | null, images?: { media_type: string, size: number }[],
  *   work_parameters?: { model_config?: { name?: string } } | null,
  *   safety_label?: string | null, safety_rots?: string | null,
  * }} Message

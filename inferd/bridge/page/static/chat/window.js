@@ -1,9 +1,9 @@
 /** Which messages of a long conversation are in the document. */
 
-/** Messages at first: more than any screen shows. */
-export const FIRST = 40;
+/** Messages at first: what is drawn in one frame of the screen without a pause that one sees. */
+export const FIRST = 4;
 /** Messages that come with each step upwards or downwards. */
-export const STEP = 20;
+export const STEP = 8;
 /** Messages at most; beyond, those at the other end leave the document. */
 export const MOST = 120;
 

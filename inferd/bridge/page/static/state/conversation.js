@@ -5,6 +5,7 @@ import { emptied, hasEnded, isLast, withEvent } from "../chat/answer.js";
 import { ending } from "../chat/words.js";
 import { Failure } from "../service/failure.js";
 import { follow } from "../service/follow.js";
+import { keepRead, takeRead } from "./resumed.js";
 import { Store } from "./store.js";
 
 /** Times that a message is sent again after the connection was lost; its id makes it one. */
@@ -15,7 +16,7 @@ const CHANNEL = "inferd.chats";
  * @typedef {import("../chat/branches.js").Message} Message
  * @typedef {import("../chat/answer.js").ChatEvent} ChatEvent
  * @typedef {import("./chats.js").Chat} Chat
- * @typedef {{ model: string, thinking: boolean | null, images?: string[] }} Choice
+ * @typedef {{ model: string, thinking: boolean | null }} Choice
  */
 
 export class Conversation extends Store {
@@ -25,6 +26,9 @@ export class Conversation extends Store {
   #messages = new Map();
   /** @type {Map<string, AbortController>} */
   #following = new Map();
+  /** @type {Map<string, string>} the id of the last event of each */
+  #lastIds = new Map();
+  #read = takeRead();
   /** @type {Map<string, import("../chat/answer.js").Waiting>} */
   waiting = new Map();
   isLoading = false;
@@ -49,6 +53,7 @@ export class Conversation extends Store {
     this.notices = notices;
     this.chats = chats;
     this.#tabs?.addEventListener("message", ({ data }) => this.#hear(String(data)));
+    globalThis.addEventListener("pagehide", () => this.#keep());
   }
 
   get #client() {
@@ -90,18 +95,18 @@ export class Conversation extends Store {
     this.close();
     this.isLoading = true;
     const number = this.#opened;
-    await this.#read(id, number);
+    await this.#fetch(id, number);
     if (number === this.#opened) this.isLoading = false;
     this.changed();
   }
 
   /** Look whether another device or tab has changed the chat. */
   async refresh() {
-    if (this.chat && !this.isSending && !this.current) await this.#read(this.chat.id, this.#opened);
+    if (this.chat && !this.isSending && !this.current) await this.#fetch(this.chat.id, this.#opened);
   }
 
   /** @param {string} id @param {number} number of the opening that asks */
-  async #read(id, number) {
+  async #fetch(id, number) {
     try {
       const chat = await this.#client.json(`/chats/${id}`);
       if (number !== this.#opened) return;
@@ -143,8 +148,27 @@ export class Conversation extends Store {
     if (message.role !== "assistant" || hasEnded(message) || this.#following.has(message.id)) return;
     const abort = new AbortController();
     this.#following.set(message.id, abort);
-    if (!message.event_id) this.#replace(emptied(message));
-    void this.#followed(message.id, message.event_id ?? "", abort);
+    const read = this.#read[message.id];
+    delete this.#read[message.id];
+    if (read) {
+      const { content, thinking, calls } = read;
+      this.#replace({ ...message, content, thinking, tool_calls: calls });
+    } else this.#replace(emptied(message));
+    void this.#followed(message.id, read?.lastId ?? "", abort);
+  }
+
+  /** Keep what this tab has read, so that it goes on there when it is loaded again. */
+  #keep() {
+    /** @type {Record<string, import("./resumed.js").Read>} */
+    const read = {};
+    for (const id of this.#following.keys()) {
+      const message = this.#messages.get(id);
+      const lastId = this.#lastIds.get(id);
+      if (!message || !lastId) continue;
+      const { content, thinking = null, tool_calls: calls = [] } = message;
+      read[id] = { content, thinking, calls, lastId };
+    }
+    keepRead(read);
   }
 
   /** @param {string} id @param {string} lastId @param {AbortController} abort */
@@ -155,7 +179,10 @@ export class Conversation extends Store {
       await follow(this.#client, `${path}/events`, {
         lastId,
         signal: abort.signal,
-        onEvent: (event) => this.#takeEvent(id, JSON.parse(event.data)),
+        onEvent: (event) => {
+          this.#lastIds.set(id, event.id);
+          return this.#takeEvent(id, JSON.parse(event.data));
+        },
         onLink: (isUp) => this.#noteLink(isUp),
       });
       const message = this.#messages.get(id);
@@ -164,6 +191,7 @@ export class Conversation extends Store {
       if (!abort.signal.aborted) this.notices.fail(error);
     } finally {
       if (this.#following.get(id) === abort) this.#following.delete(id);
+      this.#lastIds.delete(id);
       this.waiting.delete(id);
       this.changed();
     }
@@ -209,8 +237,7 @@ export class Conversation extends Store {
     await this.notices.trying(async () => {
       const chat = this.chat ?? (await this.#create(choice));
       const parent = edited ? edited.parent_id : (this.path.findLast(({ role }) => role === "assistant")?.id ?? null);
-      const images = choice.images?.length ? { images: choice.images } : {};
-      const message = await this.#post(chat, "prompter_message", { parent_id: parent, content, ...images });
+      const message = await this.#post(chat, "prompter_message", { parent_id: parent, content });
       isStored = true;
       this.#add(message);
       await this.#answer(chat, message, choice);

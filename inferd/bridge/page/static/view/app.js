@@ -198,6 +198,11 @@ export class App extends Watching {
     void this.#composer?.take([...(event.dataTransfer?.files ?? [])]);
   };
 
+  /** @param {Composer | null} composer */
+  #setComposer = (composer) => {
+    this.#composer = composer;
+  };
+
   // --- what is shown --------------------------------------------------------------------
 
   render() {
@@ -248,9 +253,9 @@ export class App extends Watching {
       ${isEmpty ? html`<${Empty} chats=${chats} model=${model} />` : html`<${ConversationView} conversation=${conversation} speaker=${this.#speaker} act=${this.#act} askLink=${this.#askLink} />`}
       ${this.#notices()}
       ${conversation.absent ? null : html`<${Composer}
-        ref=${(/** @type {Composer | null} */ composer) => { this.#composer = composer; }}
+        mounted=${this.#setComposer}
         conversation=${conversation} chats=${chats} model=${model} thinking=${this.#thinking} edited=${this.#edited}
-        hasImages=${chats.model(model)?.images ?? false} choose=${this.#choose} think=${this.#think}
+        choose=${this.#choose} think=${this.#think}
         endEdit=${this.#endEdit} openSettings=${this.#openSettings}
       />`}
     `;

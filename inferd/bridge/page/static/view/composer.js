@@ -16,9 +16,9 @@ const MOST_ROWS_PX = 260;
  * @typedef {import("../chat/branches.js").Message} Message
  * @typedef {{
  *   conversation: import("../state/conversation.js").Conversation, chats: import("../state/chats.js").Chats,
- *   model: string, thinking: boolean | null, edited: Message | null, hasImages: boolean,
+ *   model: string, thinking: boolean | null, edited: Message | null,
  *   choose: (model: string) => void, think: (thinking: boolean) => void,
- *   endEdit: () => void, openSettings: () => void,
+ *   endEdit: () => void, openSettings: () => void, mounted: (composer: Composer | null) => void,
  * }} Props
  * @extends {Watching<Props>}
  */
@@ -33,6 +33,16 @@ export class Composer extends Watching {
 
   watched() {
     return [this.props.conversation, this.props.chats];
+  }
+
+  componentDidMount() {
+    super.componentDidMount();
+    this.props.mounted(this);
+  }
+
+  componentWillUnmount() {
+    super.componentWillUnmount();
+    this.props.mounted(null);
   }
 
   /** @param {Props} before */
@@ -74,9 +84,8 @@ export class Composer extends Watching {
   #send = async () => {
     const { conversation, edited, endEdit, model, thinking } = this.props;
     const content = withTexts(this.#field.current.value.trim(), this.#files);
-    const images = this.#files.filter(({ kind }) => kind === "image").map(({ text }) => text);
-    if ((!content && images.length === 0) || conversation.current || !model) return;
-    if (!(await conversation.send(content, { model, thinking, images }, edited))) return;
+    if (!content || conversation.current || !model) return;
+    if (!(await conversation.send(content, { model, thinking }, edited))) return;
     this.#files = [];
     endEdit();
     this.#put("");
@@ -90,7 +99,8 @@ export class Composer extends Watching {
     for (const file of files) {
       await this.props.conversation.notices.trying(async () => {
         if (this.#files.length >= MAX_FILES) throw new TakeError(`At most ${MAX_FILES} files go with one message.`);
-        this.#files = [...this.#files, await attach(file, this.props.hasImages).catch(taken)];
+        const attached = await attach(file);
+        this.#files = [...this.#files, attached]; // others may have come in the meantime
       });
     }
     this.setState({});
@@ -171,13 +181,13 @@ export class Composer extends Watching {
   }
 
   #tools() {
-    const { chats, model, thinking, think, openSettings, hasImages } = this.props;
+    const { chats, model, thinking, think, openSettings } = this.props;
     const says = { "": "Dictate", recording: "End dictation", writing: "Writing it down" };
     return html`
       <span class="tools">
         ${chats.model(model)?.thinking ? html`<label class="check"><input type="checkbox" checked=${thinking ?? false} onChange=${(/** @type {any} */ event) => think(event.currentTarget.checked)} /> Think first</label>` : null}
         <button type="button" class="quiet" onClick=${() => this.#chooser.current.click()}>Attach</button>
-        <input ref=${this.#chooser} type="file" multiple hidden aria-label="Files" accept=${hasImages ? null : "text/*,.md,.json,.csv,.py,.js,.log"} onChange=${this.#onChosen} />
+        <input ref=${this.#chooser} type="file" multiple hidden aria-label="Files" onChange=${this.#onChosen} />
         <button type="button" class=${this.#voice === "recording" ? "quiet recording" : "quiet"} disabled=${this.#voice === "writing"} onClick=${this.#toggleVoice}>${says[this.#voice]}</button>
         <button type="button" class="quiet" onClick=${openSettings}>Settings</button>
       </span>

@@ -7,6 +7,8 @@ import { MessageView } from "./message.js";
 
 /** Pixels from the end within which the view follows what is written. */
 const NEAR = 80;
+/** Heights of the view that are filled without scrolling. */
+const FULL = 2;
 
 /**
  * @typedef {import("../chat/branches.js").Message} Message
@@ -47,7 +49,15 @@ export class ConversationView extends Watching {
       scroller.scrollTop = this.#kept.top + scroller.scrollHeight - this.#kept.height;
       this.#kept = null;
     } else if (this.#isFollowing && this.#range.end === this.#n) scroller.scrollTop = scroller.scrollHeight;
+    const isFull = scroller.scrollHeight > FULL * scroller.clientHeight;
+    if (this.#isFollowing && !isFull && this.#range.start > 0) requestAnimationFrame(this.#fill);
   }
+
+  /** Show more of what is older, until the view is full. */
+  #fill = () => {
+    this.#range = older(this.#range);
+    this.setState({});
+  };
 
   #onScroll = () => {
     const scroller = this.#scroller.current;
@@ -115,7 +125,6 @@ export class ConversationView extends Watching {
       isLinked=${conversation.isLinked}
       isSpeaking=${speaker.speaking === message.id}
       act=${act}
-      client=${conversation.session.client}
     />`;
   }
 }

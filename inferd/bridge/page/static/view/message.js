@@ -6,7 +6,6 @@ import { ending, leftOut, took, waitingFor } from "../chat/words.js";
 import { visible } from "../text/controls.js";
 import { AnswerText } from "./body.js";
 import { html } from "./html.js";
-import { StoredImages } from "./images.js";
 
 /** Characters of a tool's input that are shown. */
 const MAX_INPUT = 4000;
@@ -16,7 +15,7 @@ const MAX_INPUT = 4000;
  * @typedef {{
  *   message: Message, versions: Message[], waiting: import("../chat/answer.js").Waiting | null,
  *   isLast: boolean, isLinked: boolean, isSpeaking: boolean,
- *   act: (action: string, message: Message) => void, client: import("../service/client.js").ServiceClient,
+ *   act: (action: string, message: Message) => void,
  * }} Props
  * @extends {Component<Props>}
  */
@@ -44,7 +43,6 @@ export class MessageView extends Component {
     return html`
       <article class="message prompt" aria-label="You" data-id=${message.id}>
         <div class="prompt-text">${visible(message.content)}</div>
-        ${message.images?.length ? html`<${StoredImages} message=${message} client=${this.props.client} />` : null}
         <footer class="actions">
           ${this.#versions()}
           <button type="button" class="quiet" onClick=${this.#does("edit")}>Edit</button>

@@ -6,7 +6,7 @@ import { pieces, spoken } from "../../../../../inferd/bridge/page/static/media/s
 const bytes = (...values) => new Uint8Array(values).buffer;
 
 test("a file of text closes no fence of its own", () => {
-  const file = { name: "a`\nb.md", kind: "text", text: "x\n```\n````\ny\n", n_bytes: 1 };
+  const file = { name: "a`\nb.md", text: "x\n```\n````\ny\n", n_bytes: 1 };
   assert.equal(withTexts("Look:", [file]), "Look:\n\na  b.md:\n`````\nx\n```\n````\ny\n`````");
   assert.equal(withTexts("only", []), "only");
 });
