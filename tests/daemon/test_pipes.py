@@ -73,6 +73,7 @@ def lines_of(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.short_version
 def test_the_commands_of_the_document_work(shell, tmp_path):
     printed = {}
     for command in COMMANDS:
