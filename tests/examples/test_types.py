@@ -128,7 +128,7 @@ def typed_values() -> list[tuple[str, Any]]:
 
 
 def test_typescript_takes_each_message_and_no_other_field(tmp_path: Path):
-    python = program_python("typescript")
+    python = program_python("types")
     modules = python.parents[1] / "node_modules"
     (tmp_path / "frames.d.ts").write_text(
         (EXAMPLES / "node" / "frames.d.ts").read_text()
