@@ -43,6 +43,7 @@ EXTRAS = (
     "remote",
     "bridge",
     "postgresql",
+    "fleet",
     "dev",
 )
 NATIVE = (PACKAGE, "pywhispercpp")

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "status": "show whether the daemon is ready; exit 0 only when it is",
     "model": "bring models, list them and remove them",
     "config": "check the configuration, show the settings in force, write a first one",
+    "fleet": "look after several bridges behind one address",
     "doctor": "check this machine and the configuration; exit 0 unless a check failed",
 }
 """Name to help text. A command is a module with ``add_arguments(parser)`` and
@@ -51,7 +52,17 @@ CONFIG_COMMANDS: Final = {
     "init": "write a first configuration, with comments, for this machine and its models",
 }
 
+FLEET_COMMANDS: Final = {
+    "status": "show how each member is; exit 0 only if all that take requests are ready",
+    "check": "list what is wrong with the fleet; exit 0 only if nothing is",
+    "write": "write what smg and haproxy read",
+    "drain": "give a member no new requests, and wait until it has none",
+    "resume": "give a member that was drained requests again",
+    "serve": "write the list of members and run smg, which serves them at one address",
+}
+
 GROUPS: Final = {
+    "fleet": ("inferd.cli.fleet", FLEET_COMMANDS),
     "model": ("inferd.cli.models", MODEL_COMMANDS),
     "config": ("inferd.cli.config", CONFIG_COMMANDS),
 }

@@ -41,6 +41,7 @@ from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
 from inferd.bridge.openapi.document import describe
 from inferd.bridge.openapi.route import HttpRoute
 from inferd.bridge.openapi.routes import (
+    ABOUT_THE_BRIDGE,
     lookup_routes,
     managed_routes,
     model_routes,
@@ -232,15 +233,13 @@ class BridgeApp:
             own(
                 "/metrics",
                 "Return the metrics of the bridge",
-                scopes=("inference", "admin"),
+                scopes=ABOUT_THE_BRIDGE,
                 answers={CONTENT_TYPE.partition(";")[0]: str},
             ),
             self._metrics,
         )
-        yield (
-            own("/server_info", "Describe the bridge", scopes=("inference", "admin")),
-            self._server_info,
-        )
+        info = own("/server_info", "Describe the bridge", scopes=ABOUT_THE_BRIDGE)
+        yield info, self._server_info
         for api in self._apis:
             yield from self._routes_of(api)
 

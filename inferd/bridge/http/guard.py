@@ -5,6 +5,7 @@ which is that of the page where its name was made to point here (DNS rebinding),
 ``Origin``. The bridge's own page has the bridge's own address in both.
 """
 
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -130,13 +131,28 @@ def host_name(value: str) -> str:
 
 
 def credential_of(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """Return what a request has in the place of a token; may be empty."""
+    """Return what a request has in the place of a token; may be empty.
+
+    A token that is the password of a URL arrives as ``Basic``. What stands in front of several
+    bridges has such URLs, and passes on the token of its caller besides, which counts.
+    """
     found = _by_name(headers)
-    for value in found.get("authorization", []):
-        scheme, _, credential = value.partition(" ")
-        if scheme.lower() == "bearer":
-            return credential.strip()
-    return next(iter(found.get("x-api-key", [])), "")
+    given = [value.partition(" ") for value in found.get("authorization", [])]
+    by_scheme = {scheme.lower(): text.strip() for scheme, _, text in reversed(given)}
+    if "bearer" in by_scheme:
+        return by_scheme["bearer"]
+    if "x-api-key" in found:
+        return found["x-api-key"][0]
+    return _password(by_scheme.get("basic", ""))
+
+
+def _password(credentials: str) -> str:
+    """Return the password of ``Basic`` credentials; empty where there is none."""
+    try:
+        decoded = b64decode(credentials, validate=True).decode()
+    except ValueError:
+        return ""
+    return decoded.partition(":")[2]
 
 
 def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int | None:

@@ -19,8 +19,10 @@ _NO_HASH: Final = sha256(b"").hexdigest()
 
 OWN_USER: Final = "local"
 """The principal of the bridge's own user, who needs no token."""
-Scope = Literal["inference", "models", "admin"]
-SCOPES: Final[tuple[Scope, ...]] = ("inference", "models", "admin")
+Scope = Literal["inference", "models", "admin", "discovery"]
+SCOPES: Final[tuple[Scope, ...]] = ("inference", "models", "admin", "discovery")
+"""``discovery`` is for what stands in front of bridges: it lists models and reads metrics,
+and asks no model."""
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 

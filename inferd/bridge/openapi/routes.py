@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from inferd.bridge.apis import api_of
 from inferd.bridge.identity.token import Scope
@@ -21,6 +22,11 @@ from inferd.bridge.translation.api import (
 )
 from inferd.bridge.translation.failures import Reason
 from inferd.bridge.translation.managed import ManagedOperation
+
+ABOUT_THE_BRIDGE: Final[tuple[Scope, ...]] = ("inference", "admin", "discovery")
+"""Scopes by which the bridge tells of itself."""
+LISTING: Final[tuple[Scope, ...]] = ("inference", "discovery")
+"""Scopes by which models are listed."""
 
 
 def forms_of(path: str, apis: Sequence[Api]) -> tuple[Api, ...]:
@@ -96,14 +102,14 @@ def model_routes(
             apis,
             path,
             "List the models",
-            scopes=("inference",),
+            scopes=LISTING,
             reasons=(Reason.UNKNOWN_FIELD,),
         )
         shown = own_route(
             apis,
             path + below,
             "Describe a model",
-            scopes=("inference",),
+            scopes=LISTING,
             reasons=(Reason.UNKNOWN_FIELD, Reason.MODEL_NOT_FOUND),
         )
         forms = listed.apis

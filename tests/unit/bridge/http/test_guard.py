@@ -133,6 +133,11 @@ def test_a_credential_is_bearer_or_a_key():
     assert credential_of(head(authorization="bearer  x")) == "x"
     assert credential_of(head(x_api_key="y")) == "y"
     assert credential_of(head(authorization="Basic eA==")) == ""
+    assert credential_of(head(authorization="Basic eDp5")) == "y"  # x:y
+    assert credential_of(head(authorization="Basic \xff")) == ""
+    both = head(authorization="Basic eDp5") + head(authorization="Bearer z")
+    assert credential_of(both) == "z"
+    assert credential_of(head(authorization="Basic eDp5") + head(x_api_key="k")) == "k"
 
 
 # --- where it listens ---------------------------------------------------------------
