@@ -7,6 +7,7 @@ from proofs import (
     client_kills,
     described_routes,
     first_answer,
+    fleet,
     llama_server,
     published_routes,
     pulls,
@@ -22,5 +23,6 @@ PROOFS: Final[Sequence[Item]] = (
     published_routes,
     remote_faults,
     client_kills,
+    fleet,
 )
 BY_KEY: Final = {proof.KEY: proof for proof in PROOFS}

@@ -37,7 +37,7 @@ END_S: Final = 60.0
 
 def run(context: Context) -> None:
     """Type three commands in an empty home directory, and read an answer."""
-    model = _embedded_chat()
+    model = embedded_chat()
     for command in (PULL, SERVE, GENERATE):
         context.notes.append(f"`inferd {shlex.join(command)}`")
     with running_hub() as hub, TemporaryDirectory(prefix="first-") as home:
@@ -57,7 +57,7 @@ def run(context: Context) -> None:
         _type_commands(context, environ)
 
 
-def _embedded_chat() -> Path:
+def embedded_chat() -> Path:
     """Find the file of the embedded chat model.
 
     Raises:

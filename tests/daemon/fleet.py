@@ -120,7 +120,7 @@ class BridgeFleet:
     @contextmanager
     def smg(self, *options: str) -> Iterator[None]:
         """Run smg in front, as ``inferd fleet serve`` does."""
-        words = [*FLEET, "serve", "--fleet", str(self.file), *options]
+        words = [*FLEET, "serve", "--fleet", str(self.file), "--", *options]
         with self._entry(words):
             yield
 

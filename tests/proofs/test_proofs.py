@@ -8,6 +8,7 @@ from proofs import (
     client_kills,
     described_routes,
     first_answer,
+    fleet,
     llama_server,
     published_routes,
     pulls,
@@ -57,6 +58,14 @@ def test_routes_answer_as_they_are_described(capsys):
     assert counts["status_200"] > 0
     assert counts["status_400"] > 0
     assert not [name for name in counts if name.startswith("status_5")]
+
+
+def test_conversations_go_on_while_members_of_a_fleet_die_and_are_drained(capsys):
+    outcome = held(fleet.KEY, capsys)
+    counts = outcome.counts
+    assert counts["under_kills_lost"] == counts["prefixes_failed_when_begun"] == 0
+    assert counts["under_kills_answered"] > counts["under_kills_conversations"]
+    assert counts["prefixes_moved"] < counts["round_robin_moved"]
 
 
 def test_answers_have_the_form_that_documents_give_them(capsys):

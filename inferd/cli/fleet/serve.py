@@ -20,6 +20,9 @@ CONTROL_KEY_BYTES: Final = 32
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    parser.add_argument(
+        "options", nargs="*", metavar="-- OPTION", help="more options of smg"
+    )
     parser.epilog = (
         "The process becomes smg's: it ends with SIGTERM, after its requests."
     )
@@ -35,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         program = _smg()
         with changing_drained(fleet):
             pass
-    words = smg_arguments(fleet, secrets.token_hex(CONTROL_KEY_BYTES))
+    key = secrets.token_hex(CONTROL_KEY_BYTES)
+    words = [*smg_arguments(fleet, key), *arguments.options]
     print_stderr(f"{len(fleet.members)} members at {fleet.settings.listen}")
     os.execv(program, [program, *words])  # noqa: S606  # no shell is wanted
 
