@@ -121,3 +121,20 @@ def test_haproxy_takes_its_file_and_keeps_a_conversation_on_one_member(fleet):
         for index in range(24):
             assert ask(fleet, eve, f"{index} is another").is_success
         assert eventually(lambda: all(served(fleet, "eve")))
+
+
+def test_a_daemon_asks_a_fleet_as_a_remote_of_kind_openai(fleet, make_daemon):
+    token = add_token(fleet.tokens, "another-daemon")
+    far = {
+        "name": "far",
+        "kind": "openai",
+        "base_url": fleet.address,
+        "model": "mock",
+        "api_key_env": "FAR_KEY",
+    }
+    with fleet.smg():
+        daemon = make_daemon({"backend": [far]}, environ={"FAR_KEY": token}).start()
+        *tokens, done = daemon.ask(model="far", max_tokens=20)
+        assert (done["type"], done["backend"]) == ("done", "far")
+        assert "".join(each.get("content", "") for each in tokens) == "hi"
+        assert eventually(lambda: sum(served(fleet, "another-daemon")) > 0)
