@@ -109,7 +109,7 @@ FIELDS: Final = tuple(
     b"sample_rate name description input_schema tool_call_id input text attachment_id "
     b"schema pattern grammar image_token_budget dimensions task query documents top_n "
     b"fd open end language translate timestamps model principal strict keep_alive_s "
-    b"min_n_ctx describe via tokens speech_logprobs "
+    b"min_n_ctx describe via input_tokens token_ids tokens speech_logprobs "
     b"command 7 4294967295".split()
 )
 DEPTHS: Final = (1, 1, 2, 2, 3, 5, 15, 16, 17, 50, 100, 300, 480, 490, 500)

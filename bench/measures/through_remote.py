@@ -45,7 +45,7 @@ def in_front(n_active: int, address: str) -> str:
     """Write the configuration of the daemon that asks the bridge."""
     return (
         f"[admission]\nmax_active = {n_active}\n"
-        '[[backend]]\nname = "far"\nkind = "openai"\nmodel = "chat"\n'
+        '[[backend]]\nname = "far"\nkind = "inferd"\nmodel = "chat"\n'
         f'base_url = "http://{address}"\nroute_unnamed = true\n'
     )
 
