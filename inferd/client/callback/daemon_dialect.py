@@ -19,7 +19,11 @@ from inferd.client.core.answer import AnswerCollector, TextEvent
 from inferd.client.core.failures import ClientError, ProtocolError, RequestFailedError
 from inferd.client.exchange import Exchange
 from inferd.client.frames import BlocksAnswer, ClientBlocksDone
-from inferd.client.library.recordings import samples_of, transcribe_request
+from inferd.client.library.recordings import (
+    TranscribeOptions,
+    samples_of,
+    transcribe_request,
+)
 from inferd.client.media.errors import MediaError
 from inferd.client.surfaces import BLOCKS
 from inferd.wire.blocks import BlocksRequest, Message, ResponseFormat, TextBlock
@@ -62,9 +66,8 @@ class DaemonDialect:
         Raises:
             AnswerError: the audio cannot be decoded.
         """
-        asked = transcribe_request(REQUEST_ID, {})
-        if config.model:
-            asked = transcribe_request(REQUEST_ID, {"model": config.model})
+        options: TranscribeOptions = {"model": config.model} if config.model else {}
+        asked = transcribe_request(REQUEST_ID, options)
         try:
             is_raw = request.format == _RAW
             blocks = [request.audio_data] if is_raw else samples_of(request.audio_data)

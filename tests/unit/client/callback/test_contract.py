@@ -196,7 +196,7 @@ def sent(config: Config, request: ChatRequest = HI, **place: Any) -> bytes:
 
 @each_case("place", [{"url": URL}, {}], ids=str)
 def test_the_same_request_and_configuration_are_the_same_bytes(place):
-    config = Config(model="m", temperature=0, seed=7)
+    config = Config(model="m", temperature=0.0, seed=7)
     body = sent(config, **place)
     assert body == sent(config, **place)
     assert b'"temperature":0,' in body
