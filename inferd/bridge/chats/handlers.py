@@ -210,6 +210,7 @@ class ChatHandlers:
         new = imported_messages(chat, fields.messages)
         for message in new:
             self._check_length(message.text)
+            self._check_length(message.thinking)
         n_most, limits = self._settings.max_chats, self._limits
         await self._store.run(
             lambda connection: (

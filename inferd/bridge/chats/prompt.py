@@ -21,6 +21,8 @@ from inferd.wire.requests import Role
 from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 
 _ROLES: Final[dict[str, Role]] = {"prompter": "user", "assistant": "assistant"}
+_NO_CHAR: Final = "\ufffd"
+"""In place of the character with code 0, which PostgreSQL stores in no text."""
 _SUMMARY: Final = "Summary of the earlier part of this conversation:"
 _SUMMARISE: Final = (
     "Summarise the conversation above in at most 200 words, for somebody who goes on with it: what "
@@ -54,9 +56,9 @@ class PartialAnswer(GeneratedAnswer):
     def _take(self, frame: BlockFrame) -> Iterator[bytes]:
         match frame.block:
             case TextDelta(delta=text):
-                self._text.append(text)
+                self._text.append(text.replace("\0", _NO_CHAR))
             case ThinkingDelta(delta=text):
-                self._thinking.append(text)
+                self._thinking.append(text.replace("\0", _NO_CHAR))
             case ToolCall() as call:
                 self._calls.append(StoredCall(call.tool_call_id, call.name, call.input))
         yield from ()

@@ -242,13 +242,13 @@ def test_frames_add_up_to_the_answer():
     for block in (
         ThinkingDelta("hm"),
         TextDelta("he"),
-        TextDelta("llo"),
+        TextDelta("llo\0"),
         ToolCall("t1", "clock", {}),
     ):
         for _ in answer.add(BlockFrame(id="r", block=block)):
             pass
     partial = answer.applied_to(ANSWER)
-    assert (partial.text, partial.thinking) == ("hello", "hm")
+    assert (partial.text, partial.thinking) == ("hello\ufffd", "hm")
     assert partial.details == MessageDetails(calls=[CALL])
     done = ClientBlocksDone(
         id="r", usage=UsageV2(5, 3), stop_reason="end_turn", backend="gemma"
