@@ -107,15 +107,19 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
     def _look(self, timeout_s: float | None) -> int | None:
-        if (
-            self.returncode is None
-            and select.select([self._ended], [], [], timeout_s)[0]
-        ):
+        if self.returncode is None and _is_readable(self._ended, timeout_s):
             self.returncode = int(self._ended.recv(MAX_BYTES))
             self._ended.close()
             if self._forks is not None:
                 self._forks.wait()
         return self.returncode
+
+
+def _is_readable(peer: socket.socket, timeout_s: float | None) -> bool:
+    """Wait for data or the end; `select` takes no descriptor of 1,024 and more."""
+    look = select.poll()
+    look.register(peer, select.POLLIN)
+    return bool(look.poll(None if timeout_s is None else timeout_s * 1_000))
 
 
 class Preloaded:

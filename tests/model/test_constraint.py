@@ -1,4 +1,5 @@
 import json
+import math
 import time
 
 import numpy as np
@@ -9,7 +10,7 @@ from inferd.dialects.registry import DIALECTS
 from inferd.limits.worker import FORCED_TOKENS, GRAMMAR_COMPILE_S, GRAMMAR_STEP_S
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.grammar.build import answer_grammar
-from inferd.worker.llama.grammar.constraint import ConstraintError
+from inferd.worker.llama.grammar.constraint import Constraint, ConstraintError
 from tests.model.schemas import an_object
 
 pytestmark = pytest.mark.model
@@ -72,16 +73,25 @@ def test_what_is_ahead_changes_nothing_here(walker):
     assert (walker.allowed(constraint) == before).all()
 
 
-def test_a_long_text_without_a_choice_comes_in_parts(walker):
-    text = "word " * 4000
+def test_a_long_text_without_a_choice_comes_in_parts(walker, monkeypatch):
+    # a slow machine would use up the time for a look before it has as many tokens
+    monkeypatch.setattr(f"{Constraint.__module__}.GRAMMAR_LOOKAHEAD_S", math.inf)
+    text = "word " * 200
     constraint = compiled(walker, {"const": text})
     forced = constraint.lookahead().forced
-    assert FORCED_TOKENS / 2 < len(forced) <= FORCED_TOKENS
+    assert len(forced) == FORCED_TOKENS
     constraint.accept(forced)
     assert (
         walker.text([*forced, *constraint.lookahead().forced])
         in b'"%b"' % text.encode()
     )
+
+
+def test_a_look_ahead_ends_with_its_time(walker, monkeypatch):
+    constraint = compiled(walker, PERSON)
+    assert constraint.lookahead().forced
+    monkeypatch.setattr(f"{Constraint.__module__}.GRAMMAR_LOOKAHEAD_S", -1)
+    assert not constraint.lookahead().forced
 
 
 def test_no_token_decides_between_ways_on_that_have_none_of_their_own(walker):
