@@ -15,6 +15,7 @@ SIDES: Final = {
     "free": "inferd, not held",
     "peer_free": "llama-server, not held",
     "socket": "the daemon's socket",
+    "remote": "the remote itself",
 }
 """Names of the values that rounds hold, in the order of columns."""
 COLUMNS: Final = (OURS, "peer", "raw")
