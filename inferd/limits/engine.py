@@ -158,5 +158,6 @@ SPAWNER_START_S: Final = 60.0
 """Seconds in which the process that starts workers of remote engines must have started: as long
 as Python takes on a machine that has next to no time for it."""
 
-SPAWNER_ANSWER_S: Final = 5.0
-"""Seconds in which it must have forked. The daemon waits, for some 2 ms."""
+SPAWNER_ANSWER_S: Final = 30.0
+"""Seconds in which it must have forked. The daemon waits, for some 2 ms; on a machine with eight
+times more work than cores over 5 s were seen, and a daemon that gives up does not start."""
