@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[DaemonProcess]:
-    """The daemon of a module, which serves one request at a time."""
+    """The daemon of a module, which serves two requests at a time."""
     with daemons() as make:
         yield make({"backend": BACKENDS, "admission": {"max_active": 2}}).start()
 

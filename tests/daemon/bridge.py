@@ -35,9 +35,11 @@ class BridgeProcess:
         self._log = daemon.scratch / f"bridge-{uuid.uuid4().hex}.stderr"
         listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
         config = ("--config", str(daemon.config_file))
+        # chats of tests are not kept where those of the user are
+        environ = {**clean_environ(), "XDG_STATE_HOME": str(daemon.scratch / "state")}
         with self._log.open("wb") as stderr:
             self.process = bridges().start(
-                [*BRIDGE, *config, *listen, *options], clean_environ(), stderr.fileno()
+                [*BRIDGE, *config, *listen, *options], environ, stderr.fileno()
             )
         assert eventually(
             lambda: bool(self.logged("bridge.listening")) or self.has_ended
