@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Final
+from weakref import finalize
 
 _READ_BYTES: Final = 64 * 1024
 
@@ -14,7 +15,8 @@ class ProcFile:
         path: of the file; its content may depend on the process that opened it.
 
     Ownership:
-        Owns a descriptor from the first read, or from ``open``. A fork opens the file anew.
+        Owns a descriptor from the first read, or from ``open``, until it is collected. A fork
+        opens the file anew.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,6 +33,7 @@ class ProcFile:
         if self._process != os.getpid():
             self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             self._process = os.getpid()
+            finalize(self, os.close, self._fd).atexit = False
 
     def read(self) -> str:
         """Read the whole file.

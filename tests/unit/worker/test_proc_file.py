@@ -36,3 +36,15 @@ def test_a_fork_reads_what_is_its_own():
 def test_a_file_that_is_not_there_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError):
         ProcFile(tmp_path / "missing").read()
+
+
+def test_the_descriptor_is_closed_with_the_object():
+    def n_open() -> int:
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    kept = ProcFile(Path("/proc/self/stat"))
+    before = n_open()
+    kept.read()
+    assert n_open() == before + 1
+    del kept
+    assert n_open() == before
