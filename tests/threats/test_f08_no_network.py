@@ -14,16 +14,23 @@ NETWORK = re.compile(
 )
 LIBRARIES = {"http", "urllib", "ssl", "ftplib", "smtplib", "socketserver", "xmlrpc"}
 LIBRARIES |= {"aiohttp", "anyio", "asyncio", "grpc", "httpx", "requests", "urllib3"}
-APART = ("downloader/", "bridge/", "worker/remote/")
-"""Processes that a person starts, and the daemon never does: those of `inferd model pull`, and
-`inferd bridge`. And the workers that ask remote engines, which have a network: F-56."""
+LIBRARIES |= {"httpcore2", "httpx2"}
+APART = ("downloader/", "bridge/", "fleet/", "worker/remote/")
+"""Processes that a person starts, and the daemon never does: those of `inferd model pull`,
+`inferd bridge` and `inferd fleet`. And the workers that ask remote engines, which have a
+network: F-56."""
 TRIES = "sandbox/network.py"
 """Tries whether there is a network, before the daemon gives it up: F-57."""
 NAMED = {"worker/sandbox/profiles.py": {"AF_INET", "AF_INET6"}, TRIES: {"AF_INET"}}
 """What those workers may use, and what is tried."""
 OF_CLIENTS = ("client/connection/loop.py", "client/library/")
 """The client library under asyncio: anyio waits there, for sockets of the Unix family."""
-STARTED_BY_PEOPLE = ("cli/commands/bridge.py", "doctor/", "management/")
+OF_BRIDGES = (
+    *("client/callback/", "client/connection/http_socket.py"),
+    "client/library/",
+)
+"""Clients that are given the URL of a bridge ask it, and verify its certificate."""
+STARTED_BY_PEOPLE = ("cli/commands/bridge.py", "cli/fleet/", "doctor/", "management/")
 """What imports them: commands, and the bridge's helper; nothing that the daemon imports."""
 TABLES = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "icmp")
 
@@ -41,7 +48,8 @@ def test_no_module_names_a_network():
             if not name.startswith("urllib.parse")
         }
         waits = {"anyio"} if module.startswith(OF_CLIENTS) else set()
-        assert roots & LIBRARIES <= waits, module
+        asks = {"httpcore2", "ssl"} if module.startswith(OF_BRIDGES) else set()
+        assert roots & LIBRARIES <= waits | asks, module
 
 
 def test_nothing_imports_what_may_connect():
@@ -51,7 +59,7 @@ def test_nothing_imports_what_may_connect():
         if not module.startswith(APART)
         and any(
             name.startswith(
-                ("inferd.downloader", "inferd.bridge", "inferd.worker.remote")
+                tuple(f"inferd.{part[:-1].replace('/', '.')}" for part in APART)
             )
             for name in imports(tree)
         )

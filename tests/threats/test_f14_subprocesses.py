@@ -19,8 +19,11 @@ COMMANDS = {
 """Modules that only commands of a person use."""
 OF_THE_BRIDGE = {"bridge/media/fork_server.py", "management/pulls.py"}
 """Modules of the HTTP bridge and of its helper, which are processes of their own."""
-BECOMING = "downloader/confine.py"
-"""Becomes pip, a converter or what unpacks, once it is confined; it is a program itself."""
+BECOMING = {"downloader/confine.py", "cli/fleet/serve.py"}
+"""Become another program: pip, a converter or what unpacks, once they are confined; and smg, the
+entry of a fleet, in place of the command that a person typed."""
+THREADS = {"cli/batch/ordered.py", "client/contract/engine.py"}
+"""Have threads of `concurrent.futures`, and no processes."""
 ALLOWED = {*DAEMON, *COMMANDS, *OF_THE_BRIDGE}
 USED_BY_COMMANDS = ("cli/", "doctor/", "management/", "models/", "service/")
 FORKING = (
@@ -44,9 +47,19 @@ def spawns(tree: ast.AST) -> bool:
 def test_processes_are_started_and_forked_in_known_places():
     assert {module for module, tree in modules() if spawns(tree)} == {
         *ALLOWED,
-        BECOMING,
+        *BECOMING,
         *FORKING,
+        *THREADS,
     }
+
+
+@pytest.mark.parametrize("module", sorted(THREADS))
+def test_what_has_threads_starts_no_process(module):
+    tree = dict(modules())[module]
+    roots = {name.split(".")[0] for name in imports(tree)}
+    assert roots & LIBRARIES == {"concurrent"}
+    assert not any(map(SPAWNING.search, names(tree)))
+    assert not [name for name in names(tree) if "ProcessPool" in name]
 
 
 @pytest.mark.parametrize("module", sorted(COMMANDS))

@@ -37,11 +37,7 @@ from inferd.worker.llama.model.prompt_tokens import (
 from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.multimodal.media import Modalities
 from inferd.worker.llama.multimodal.pipeline import MediaPipeline
-from inferd.worker.llama.multimodal.prompt_spans import (
-    MediaSpan,
-    PromptMedia,
-    interleave,
-)
+from inferd.worker.llama.multimodal.prompt_spans import PromptMedia, interleave
 from inferd.worker.llama.prepare.model_info import encode_model_info
 from inferd.worker.llama.prepare.write import call_prefixes_of, write_prompt
 from inferd.worker.llama.speculation.drafter import Speculation
@@ -217,8 +213,9 @@ class Generator:
         if job.media and self._media_pipeline is None:
             raise RefusedError("this model takes no attachments")
         rendered = self._render(job)
+        texts = self._texts(job, rendered.pieces)
         media = self._read_media(job, fds)
-        prompt, spans = self._prompt(job, rendered.pieces, media)
+        prompt, spans = interleave(texts, media)
         if len(prompt) + 1 > self._n_ctx:
             raise PromptOverflowError(len(prompt), self._n_ctx)
         if not prompt:
@@ -238,14 +235,12 @@ class Generator:
             spans=tuple(spans),
         )
 
-    def _prompt(
-        self, job: GenerateJob, pieces: Sequence[str], media: Sequence[PromptMedia]
-    ) -> tuple[list[int], list[MediaSpan]]:
-        """Return the tokens of a prompt, and where its media are among them."""
+    def _texts(self, job: GenerateJob, pieces: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of a prompt's texts, between which its media are."""
         if job.input_tokens:
             refuse_unknown(job.input_tokens, self._model.n_vocab, "input_tokens")
-            return job.input_tokens, []
-        return interleave(self._tokenize(pieces, job), media)
+            return [job.input_tokens]
+        return self._tokenize(pieces, job)
 
     def _read_media(self, job: GenerateJob, fds: Sequence[int]) -> list[PromptMedia]:
         if self._media_pipeline is None:
