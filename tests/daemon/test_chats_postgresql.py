@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -58,12 +59,11 @@ def postgresql(folder: Path) -> Iterator[str]:
         server.wait(PATIENCE_S)
 
 
-def test_bridges_of_one_database_follow_and_stop_each_others_answers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pg")
-    for parent in (folder.parent, folder.parent.parent):
-        parent.chmod(0o755)
+def test_bridges_of_one_database_follow_and_stop_each_others_answers():
     with ExitStack() as stack:
-        url = stack.enter_context(postgresql(folder))
+        # the server's user may not enter the folders of pytest
+        folder = stack.enter_context(TemporaryDirectory(prefix="inferd-postgresql-"))
+        url = stack.enter_context(postgresql(Path(folder)))
         make = stack.enter_context(daemons())
         words = [f"word{number} " for number in range(40)]
         backends = [

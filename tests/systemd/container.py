@@ -44,6 +44,8 @@ LIBRARIES = (
         "starlette",
     ),
     *("multipart.py", "typing_extensions.py", "wsproto"),
+    *("httpcore2", "truststore"),
+    *("alembic", "greenlet", "mako", "markupsafe", "sqlalchemy"),
     *("av", "av.libs", "PIL", "pillow.libs"),
 )
 """What the daemon, the bridge and its decoders import, and what that does."""
