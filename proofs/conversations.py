@@ -139,7 +139,7 @@ class Talk:
         self, client: httpx2.AsyncClient, body: Mapping[str, object], token: str
     ) -> tuple[str, str]:
         url = f"{self.url}/v1/chat/completions"
-        began_at, events = trio.current_time(), list[bytes]()
+        began_at, events, has_end = trio.current_time(), list[bytes](), False
         try:
             async with client.stream(
                 "POST", url, json=body, headers=head(token)
@@ -152,12 +152,14 @@ class Talk:
                         if not events:
                             self.tally.first_s.append(trio.current_time() - began_at)
                         events.append(line.removeprefix("data: ").encode())
-                    elif line == "data: [DONE]":
-                        return self._answer(events)
+                    # read to the end: a generator that is left is told as a warning
+                    has_end = has_end or line == "data: [DONE]"
         except httpx2.HTTPError as error:
             kind = BegunError if events else RefusedError
             raise kind(repr(error)) from error
-        raise BegunError(f"it has no end: {events[-1:]}")
+        if not has_end:
+            raise BegunError(f"it has no end: {events[-1:]}")
+        return self._answer(events)
 
     def _answer(self, events: Sequence[bytes]) -> tuple[str, str]:
         said, answer_id = "", ""

@@ -127,11 +127,10 @@ class FaultyProxy:
                 if left is not None and n_bytes + len(data) > left:
                     client.sendall(data[: left - n_bytes])
                     break
-                client.sendall(data)
                 n_bytes += len(data)
-            else:
-                if told is WHOLE:
+                if told is WHOLE:  # known by the time that the client has it
                     self.n_bytes = n_bytes
+                client.sendall(data)
         _break(client, told)
 
     def _connect(self) -> socket.socket:

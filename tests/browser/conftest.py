@@ -16,9 +16,9 @@ __all__ = ["make_daemon", "pytest_runtest_makereport"]
 NewReader = Callable[..., Reader]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser of all tests."""
+    """The browser of a module: while it is there, its event loop runs in this thread."""
     with chromium() as started:
         yield started
 
