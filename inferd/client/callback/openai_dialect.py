@@ -172,15 +172,10 @@ def _part(disposition: str, content: bytes) -> bytes:
 # --- answers ----------------------------------------------------------------------------
 
 
-class EventReader:
-    """Reads a stream of events.
-
-    Bounds: ``LINE_MAX_BYTES`` of an event that has not come to its end.
-    """
+class _AnswerFacts:
+    """What an answer has told besides its text."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
-        self._has_event = False
         self._reason: str | None = None
         self._usage = _Usage()
         self.is_whole = False
@@ -202,6 +197,18 @@ class EventReader:
     def n_total(self) -> int | None:
         """Tokens of the prompt and the answer, where they are told."""
         return self._usage.total_tokens
+
+
+class EventReader(_AnswerFacts):
+    """Reads a stream of events.
+
+    Bounds: ``LINE_MAX_BYTES`` of an event that has not come to its end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held = bytearray()
+        self._has_event = False
 
     def feed(self, data: bytes) -> Sequence[str]:
         """Add bytes; return the texts that have come.
@@ -245,7 +252,7 @@ class EventReader:
         return ()
 
 
-class WholeReader:
+class WholeReader(_AnswerFacts):
     """Reads an answer that is one JSON object.
 
     Args:
@@ -253,28 +260,8 @@ class WholeReader:
     """
 
     def __init__(self, *, is_speech: bool = False) -> None:
+        super().__init__()
         self._is_speech = is_speech
-        self._reason: str | None = None
-        self._usage = _Usage()
-        self.is_whole = False
-        """Whether the end of the answer has come."""
-        self.was_cancelled = False
-        """Never known here."""
-
-    @property
-    def was_cut(self) -> bool:
-        """Whether ``max_tokens`` ended the answer."""
-        return self._reason == "length"
-
-    @property
-    def n_output(self) -> int | None:
-        """Tokens of the answer, where they are told."""
-        return self._usage.completion_tokens
-
-    @property
-    def n_total(self) -> int | None:
-        """Tokens of the prompt and the answer, where they are told."""
-        return self._usage.total_tokens
 
     def feed(self, _: bytes) -> Sequence[str]:
         """Return nothing: the answer comes at its end."""

@@ -49,8 +49,8 @@ class InferenceEngine:
     """
 
     def __init__(self, client: Client | None = None) -> None:
-        self._own_client = Client() if client is None else None
-        self._client = client or self._own_client or Client()
+        self._owns_client = client is None
+        self._client = Client() if client is None else client
         self._threads = ThreadPoolExecutor(MAX_THREADS, "inferd-contract")
         self._places = threading.BoundedSemaphore(MAX_WAITING)
         self._lock = threading.Lock()
@@ -74,8 +74,8 @@ class InferenceEngine:
         for request in running:
             request.cancel()
         self._threads.shutdown()
-        if self._own_client is not None:
-            self._own_client.close()
+        if self._owns_client:
+            self._client.close()
 
     def generate(self, request: ContractRequest) -> ContractResponse:
         """Have a request answered; return when the answer has ended.
