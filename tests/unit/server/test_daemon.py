@@ -404,6 +404,7 @@ async def test_a_client_that_does_not_read_is_dropped_as_configured(
     server = make_daemon(short_dir, backend, write_timeout_s=7)
     async with running(server), await server.connect() as silent:
         await silent.send(generate("silent"))
+        await settled()  # else the other request may be the first that the backend sees
         async with await server.connect() as client:
             assert types(await client.ask()) == ["token", "token", "done"]
         assert trio.current_time() == 0
