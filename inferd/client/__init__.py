@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ThinkingEvent,
         ToolCallEvent,
     )
+    from inferd.client.core.conversation import AnyMessage
     from inferd.client.core.failures import (
         AnswerNotOfType,
         AttachmentUnsupported,
@@ -52,6 +53,7 @@ _ANSWERS: Final = "inferd.client.core.answer"
 _FAILURES: Final = "inferd.client.core.failures"
 _TOOLS: Final = "inferd.client.core.tools"
 _PLACES: Final = {
+    "AnyMessage": "inferd.client.core.conversation",
     "AsyncClient": "inferd.client.library.concurrent",
     "Client": "inferd.client.library.blocking",
     **dict.fromkeys(
@@ -78,6 +80,7 @@ _PLACES: Final = {
 
 __all__ = [
     "AnswerNotOfType",
+    "AnyMessage",
     "AsyncClient",
     "AttachmentUnsupported",
     "BackendUnavailable",

@@ -1,5 +1,6 @@
 """The client library against a real daemon: threads, trio and asyncio."""
 
+import io
 import re
 import signal
 from array import array
@@ -27,6 +28,7 @@ from inferd.client import (
     ToolError,
     ToolLoopExceeded,
 )
+from inferd.client.core.bridge_calls import wav_of
 from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, generate, mock
@@ -42,6 +44,26 @@ SECOND: Final = array("f", [0.0] * 16_000).tobytes()
 SLOW: Final = {"tokens": ["word "] * 10_000, "token_delay_ms": 20}
 """An answer of some minutes: tests end it."""
 LOOPS: Final = ("trio", "asyncio")
+SAID: Final = "Hello wörld!"
+PRINTED: Final = (
+    f"{SAID} end_turn 4\n",
+    f"{SAID}Timing\\(.*\\)\n",
+    f"{SAID}\n{SAID}\n",
+    "ready: ready\n",
+    "(word ){5,}cancelled\n",
+    f"mock {SAID}\n.*person .*slow (word ){{20}}\n",
+    "0 tokens are read\n0 were read, 4 written\n",
+    "Person\\(name='Ada', age=36\\)\n",
+    f"{SAID} 1\n",
+    "(\\S+ a [a-z ]+\n){2}",
+    "\\S+ a red fox\n\\S+ a b[a-z ]+\n",
+    "(\\d+ \\d+ \\S+ ?\n)+",
+    f"(\\d+ \\S+ ?\n)+{SAID}\n",
+    SAID,
+    f"{SAID}\n",
+    f"{SAID}\n",
+)
+"""What the programs of the first page print, as patterns."""
 
 
 class Person(Struct):
@@ -129,19 +151,60 @@ def test_each_call_from_threads(client: Client):
     assert [each.document for each in ranked.results] == ["a red fox", "red"]
 
 
-def test_the_snippets_of_the_documentation_run(
-    daemon: DaemonProcess, bridge: BridgeProcess, monkeypatch
-):
+@pytest.fixture
+def run_snippet(
+    daemon: DaemonProcess,
+    bridge: BridgeProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[str], str]:
+    """Run a program of the documentation where its files are; return what it prints."""
     monkeypatch.setattr(
         "inferd.client.discovery.client_directories", lambda: [daemon.directory]
     )
-    pages = [ROOT / "docs" / name for name in ("python.md", "python-callbacks.md")]
-    text = "".join(page.read_text() for page in pages)
-    snippets = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(snippets) == 11
-    for number, snippet in enumerate(snippets):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "speech.wav").write_bytes(wav_of(SECOND))
+
+    def run(snippet: str) -> str:
+        recorded = io.TextIOWrapper(io.BytesIO(SECOND + SECOND[:4000]))
+        monkeypatch.setattr("sys.stdin", recorded)
         program = snippet.replace("http://127.0.0.1:8313", bridge.address)
-        exec(compile(program, f"snippet {number}", "exec"), {"__name__": "snippet"})  # noqa: S102  # ours
+        exec(compile(program, snippet, "exec"), {"__name__": "snippet"})  # noqa: S102  # ours
+        return capsys.readouterr().out
+
+    return run
+
+
+def _snippets(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_programs_of_the_first_page_do_what_they_say(
+    run_snippet: Callable[[str], str],
+):
+    snippets = _snippets("python.md")
+    text = (ROOT / "docs" / "python.md").read_text()
+    told = re.findall(r"^\| \[(.*)\]\(#.*\) \| (\d+) \|$", text, re.MULTILINE)
+    lines = [sum(bool(line) for line in each.splitlines()) for each in snippets]
+    assert [int(number) for _, number in told] == lines
+    slow = 'stream("Write a long story."'
+    snippets = [each.replace(slow, f'{slow}, model="slow"') for each in snippets]
+    types = "Who wrote the first program? Guess her age."
+    snippets = [
+        each.replace(f'"{types}"', f'"{types}", model="person"') for each in snippets
+    ]
+    printed = [run_snippet(each) for each in snippets]
+    for (name, _), output, expected in zip(told, printed, PRINTED, strict=True):
+        assert re.fullmatch(expected, output, re.DOTALL), (name, output)
+
+
+def test_the_snippets_with_callbacks_run(run_snippet: Callable[[str], str]):
+    snippets = _snippets("python-callbacks.md")
+    assert len(snippets) == 2
+    for snippet in snippets:
+        run_snippet(snippet)
 
 
 async def _each_call(place: dict[str, Any]) -> None:

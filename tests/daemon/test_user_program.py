@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,14 +42,29 @@ def test_the_same_program_runs_on_threads_asyncio_trio_and_with_callbacks(
     assert threads[:2] == ["Hello", "Hello"]
 
 
-def test_pyright_finds_nothing_in_it_nor_mypy(tmp_path: Path):
+def test_pyright_finds_nothing_in_it_nor_mypy_nor_in_those_of_the_first_page(
+    tmp_path: Path,
+):
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    snippets = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = []
+    for number, program in enumerate([PROGRAM.read_text(), *snippets]):
+        names.append(f"program_{number}.py")
+        (tmp_path / names[-1]).write_text(program)
     python = program_python("types")
     pyright = python.parents[1] / "node_modules" / "pyright" / "index.js"
-    settings = {"typeCheckingMode": "strict", "include": [str(PROGRAM)]}
+    settings = {"typeCheckingMode": "strict", "include": names}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     checks = (
         [str(python.parent / "node"), str(pyright), "--pythonpath", sys.executable],
-        [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(PROGRAM)],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--config-file=",
+            *names,
+        ],
     )
     for check in checks:
         found = subprocess.run(

@@ -17,12 +17,15 @@ from inferd.wire.blocks import (
     Tool,
 )
 
-Prompt = str | Sequence[Message | Mapping[str, object]] | Sequence[int]
+AnyMessage = Message | Mapping[str, object]
+"""A message: the ``message`` of an answer, or a mapping with ``role`` (``system``, ``user`` or
+``assistant``) and ``content``: a text, or blocks as the protocol has them."""
+
+Prompt = str | Sequence[AnyMessage] | Sequence[int]
 """What is asked: the text of one message of a user, or a conversation, oldest first.
 
-A message is a ``Message`` or a mapping with ``role`` (``system``, ``user`` or ``assistant``)
-and ``content``: a text, or blocks as the protocol has them. For ``chat`` and ``stream`` it may
-also be ids of the model's tokens, which are then the whole prompt.
+For ``chat`` and ``stream`` it may also be ids of the model's tokens, which are then the whole
+prompt.
 """
 
 
@@ -122,7 +125,7 @@ def _tokens_of(prompt: Prompt) -> list[int] | None:
     return tokens if tokens and len(tokens) == len(prompt) else None
 
 
-def _message(index: int, given: Message | Mapping[str, object] | int) -> Message:
+def _message(index: int, given: AnyMessage | int) -> Message:
     if isinstance(given, Message):
         return given
     if isinstance(given, int):
