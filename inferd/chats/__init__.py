@@ -8,7 +8,7 @@ failures   why something cannot be stored or found
 branches   the conversation that leads to a message
 fitting    what is left out of a conversation that does not fit
 titles     the title of a chat
-documents  chats as JSON and Markdown
+file_types what a picture or recording is, by its first bytes
 storage    the database: SQLite by default, PostgreSQL by URL
 store      the same for programs on trio
 =========  =======================================================================

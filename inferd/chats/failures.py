@@ -8,6 +8,7 @@ class ChatFault(StrEnum):
 
     NO_CHAT = "no_chat"
     NO_MESSAGE = "no_message"
+    NO_ATTACHMENT = "no_attachment"
     CONFLICT = "conflict"
     INVALID = "invalid"
     LIMIT = "limit"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferd.chats.records import KeptMessage, LeftOut
+from inferd.limits.bridge import ATTACHMENT_CHARS, MAX_ASKED_FILE_BYTES
+from inferd.limits.protocol import MAX_ATTACHMENTS
 
 _HEADROOM: Final = 4
 """A quarter of the context is made free at once: with less, each further answer would have
@@ -47,7 +49,7 @@ def cut_after(
     Returns:
         A greater number; ``None`` if nothing is left that may go.
     """
-    sizes = [len(message.text) + 1 for message in branch]
+    sizes = [size_of(message) for message in branch]
     n_chars = sum(sizes[n_left_out:])
     wanted = overflow.n_over + overflow.n_ctx // _HEADROOM
     n_to_go = n_chars * wanted / max(overflow.n_tokens, wanted, 1)
@@ -60,6 +62,34 @@ def cut_after(
         if sum(sizes[n_left_out:start]) >= n_to_go:
             return start
     return starts[-1] if starts else None
+
+
+def size_of(message: KeptMessage) -> int:
+    """Return the characters of a message, and what counts as much."""
+    return len(message.text) + 1 + ATTACHMENT_CHARS * len(message.attachments)
+
+
+def cut_files(branch: Sequence[KeptMessage], n_left_out: int) -> int:
+    """Decide how many messages to leave out for the files of the others.
+
+    Args:
+        branch: the conversation, up to the prompt that is to be answered.
+        n_left_out: of the oldest, in any case.
+
+    Returns:
+        As many or more; the last prompt stays with all that it has.
+    """
+    n_files = n_bytes = 0
+    start = len(branch)
+    for place in reversed(range(n_left_out, len(branch))):
+        attached = branch[place].attachments
+        n_files += len(attached)
+        n_bytes += sum(each.n_bytes for each in attached)
+        if n_files > MAX_ATTACHMENTS or n_bytes > MAX_ASKED_FILE_BYTES:
+            break
+        if branch[place].role == "prompter" or place == n_left_out:
+            start = place
+    return min(start, len(branch) - 1)
 
 
 def left_out(

@@ -4,7 +4,11 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
-from inferd.limits.bridge import MAX_SYSTEM_PROMPT_CHARS, MAX_TITLE_CHARS
+from inferd.limits.bridge import (
+    MAX_FILE_NAME_CHARS,
+    MAX_SYSTEM_PROMPT_CHARS,
+    MAX_TITLE_CHARS,
+)
 
 ChatRole = Literal["prompter", "assistant"]
 ContextPolicy = Literal["omit", "summarise", "refuse"]
@@ -22,6 +26,9 @@ MessageState = Literal[
 UNFINISHED: Final[tuple[MessageState, ...]] = ("pending", "in_progress")
 """States of answers that somebody generates."""
 Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+FileName = Annotated[
+    str, Meta(max_length=MAX_FILE_NAME_CHARS, pattern=r"^[^\x00-\x1f\x7f/\\]+\Z")
+]
 Title = Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)]
 SystemPrompt = Annotated[str, Meta(max_length=MAX_SYSTEM_PROMPT_CHARS)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -117,6 +124,17 @@ class MessageDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish_reason: str | None = None
 
 
+class KeptAttachment(Struct, frozen=True, kw_only=True):
+    """A picture or a recording of a message, without its bytes."""
+
+    id: str
+    name: str
+    media_type: str
+    n_bytes: int
+    digest: str
+    """SHA-256 of its bytes, in hexadecimal digits."""
+
+
 class KeptMessage(Struct, frozen=True, kw_only=True):
     """A message of a chat."""
 
@@ -129,6 +147,7 @@ class KeptMessage(Struct, frozen=True, kw_only=True):
     text: str = ""
     thinking: str = ""
     details: MessageDetails = MessageDetails()
+    attachments: tuple[KeptAttachment, ...] = ()
 
     @property
     def is_unfinished(self) -> bool:

@@ -8,9 +8,12 @@ from inferd.limits.bridge import (
     ANSWER_S,
     MAX_CHAT_MESSAGES,
     MAX_CHATS,
+    MAX_FILE_BYTES,
     MAX_MESSAGE_CHARS,
+    MAX_MESSAGE_FILES,
     MAX_PENDING_ANSWERS,
     MAX_USER_CHARS,
+    MAX_USER_FILE_BYTES,
 )
 
 Most = Annotated[int, Meta(ge=1, le=2**40)]
@@ -37,6 +40,12 @@ class ChatsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Characters of one message."""
     max_user_chars: Most = MAX_USER_CHARS
     """Characters of all messages of one user."""
+    max_attachments: Annotated[int, Meta(ge=0, le=32)] = MAX_MESSAGE_FILES
+    """Pictures and recordings of one message; 0: none are kept."""
+    max_attachment_bytes: Most = MAX_FILE_BYTES
+    """Bytes of one; ``bridge.max_body_bytes`` bounds a message, whose files are in base64."""
+    max_user_attachment_bytes: Most = MAX_USER_FILE_BYTES
+    """Bytes of all of one user."""
     max_pending: Annotated[int, Meta(ge=1, le=1024)] = MAX_PENDING_ANSWERS
     """Answers of one user that wait or are generated at once."""
     answer_s: Annotated[float, Meta(gt=0, le=86_400)] = ANSWER_S

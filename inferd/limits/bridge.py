@@ -305,3 +305,29 @@ SUMMARY_TOKENS: Final = 512
 
 MAX_IMPORT_MESSAGES: Final = 5_000
 """Messages of an import."""
+
+MAX_MESSAGE_FILES: Final = 8
+"""Pictures and recordings of one message, as many as the page takes files. F-62."""
+
+MAX_FILE_BYTES: Final = 10 * 1024 * 1024
+"""Bytes of a picture or recording: with base64 it fits ``MAX_BODY_BYTES``. F-62."""
+
+MAX_USER_FILE_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of all pictures and recordings of one user: a thousand of a megabyte. F-62."""
+
+MAX_FILE_NAME_CHARS: Final = 200
+"""Characters of a file's name; file systems have 255 bytes."""
+
+MAX_ASKED_FILE_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of the files that one answer is asked for with; the turns before them are left out.
+Two of the largest bodies. F-62."""
+
+MAX_HELD_FILE_BYTES: Final = 4 * MAX_ASKED_FILE_BYTES
+"""Bytes of files that all answers hold at once, as ``MAX_BODIES_BYTES``. F-62."""
+
+ATTACHMENT_CHARS: Final = 2048
+"""Characters that a file counts for where the daemon has not counted it: an image has some 500
+tokens in most models. F-62."""
+
+MAX_EXPORT_FILE_BYTES: Final = 11 * 1024 * 1024
+"""Bytes of the files in an export: with base64 and texts an import takes it by default."""

@@ -40,6 +40,7 @@ BACKENDS: Final = [
     mock(name="rich", tokens=tokens_of(RICH)),
     mock(name="slow", tokens=COUNTED, token_delay_ms=15),
     mock(name="hostile", tokens=tokens_of("\n\n".join(TRAPS))),
+    mock(name="eyes", tokens=["A ", "cat."], vision=True),
     mock(name="ears", tokens=["heard "], transcribe=True),
 ]
 

@@ -10,6 +10,7 @@ from inferd.bridge.identity.token_file import changing_tokens
 from tests.browser.browsing import TRAPS
 from tests.daemon.bridge import bridge_to
 from tests.daemon.harness import mock
+from tests.media_files import png_file, wav_file
 from tools.programs import program_python
 
 pytestmark = pytest.mark.short_version
@@ -209,12 +210,50 @@ def test_files_go_with_a_message(reader, tmp_path):
         }"""
     )
     page.get_by_text("table.csv").wait_for()
-    page.get_by_text("“x.bin” is not a text.").wait_for()
+    page.get_by_text("“x.bin” is neither a text nor").wait_for()
     reader.say("Read these")
     reader.answered()
     prompt = page.locator(".prompt-text").inner_text()
     assert "notes.txt:\n````\nThe key is under the mat." in prompt
     assert "table.csv:\n```\na,b\n1,2\n```" in prompt
+
+
+def test_pictures_are_dropped_removed_sent_shown_and_saved_by_keyboard(
+    reader, tmp_path
+):
+    page, picture, sound = reader.page, tmp_path / "é.png", tmp_path / "tone.wav"
+    picture.write_bytes(png_file(64, 48))
+    sound.write_bytes(wav_file())
+    reader.choose("rich")
+    page.locator("input[type=file]").set_input_files([picture, sound])
+    chosen = page.get_by_role("list", name="Files of the message")
+    chosen.get_by_text("tone.wav").wait_for()
+    reader.button("Remove tone.wav").focus()
+    page.keyboard.press("Enter")
+    chosen.get_by_text("tone.wav").wait_for(state="detached")
+    assert page.evaluate("document.activeElement.id") == "message"
+    reader.say("What is it?")
+    page.get_by_text("rich takes no pictures.").wait_for()
+    reader.choose("eyes")
+    page.get_by_label("Message", exact=True).press("Enter")
+    assert reader.answered().inner_text().startswith("A cat.")
+    assert chosen.count() == 0
+    shown = page.get_by_role("img", name="é.png")
+    page.wait_for_function("document.querySelector('.attachment img').naturalWidth > 0")
+    assert shown.evaluate("image => image.naturalWidth") == 64
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save").press("Enter")
+    assert saved.value.path().read_bytes() == picture.read_bytes()
+    assert saved.value.suggested_filename == "é.png"
+    page.reload()
+    shown.wait_for()
+    reader.choose("eyes")
+    reader.button("Edit").click()
+    chosen.get_by_text("é.png").wait_for()
+    reader.say("Look again")
+    page.get_by_text("2/2").first.wait_for()
+    shown.wait_for()
+    assert not findings(page)
 
 
 def test_speech_is_written_down(reader):

@@ -3,6 +3,7 @@
 import json
 import signal
 import tomllib
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -15,9 +16,11 @@ from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.configuration import mock, to_toml
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import PATIENCE_S, DaemonProcess
+from tests.media_files import png_file, wav_file
 
 pytestmark = pytest.mark.slow
 
+PNG = png_file()
 WORDS = [f"word{number} " for number in range(40)]
 
 
@@ -26,6 +29,7 @@ def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
     folder = tmp_path_factory.mktemp("chats")
     backends = [
         mock(name="short", tokens=["Hel", "lo"]),
+        mock(name="eyes", tokens=["A cat."], vision=True, audio=True),
         mock(name="long", tokens=["x "] * 100_000, token_delay_ms=20),
         mock(name="paced", tokens=WORDS, token_delay_ms=20),
     ]
@@ -111,7 +115,7 @@ def tokens(events: list[dict[str, Any]]) -> list[str]:
 def test_a_chat_is_held_as_open_assistants_clients_hold_it(sign_in):
     ada = sign_in("ada")
     models = ada.ask("GET", "/configs/model_configs")
-    assert [each["name"] for each in models] == ["short", "long", "paced"]
+    assert [each["name"] for each in models] == ["short", "eyes", "long", "paced"]
     chat = ada.chat()
     answer = ada.say(chat, "Hi there", "short")
     events, last = ada.events(answer)
@@ -216,6 +220,51 @@ def test_what_a_person_may_keep_waiting_is_bounded(sign_in):
     unknown = {"content": "x", "temperature": 1}
     refused = bob.ask("POST", "/chats/none/prompter_message", unknown, 400)
     assert refused["error"]["code"] == "unknown_parameter"
+
+
+def test_pictures_and_recordings_are_kept_shown_and_gone_with_their_chat(sign_in):
+    ada = sign_in("ada")
+    chat = ada.chat()
+    files = [
+        {"name": "é.png", "data": b64encode(PNG).decode()},
+        {"name": "a.wav", "data": b64encode(wav_file()).decode()},
+    ]
+    fields = {"content": "", "attachments": files, "id": "a" * 32}
+    prompt = ada.ask("POST", f"/chats/{chat}/prompter_message", fields)
+    assert ada.ask("POST", f"/chats/{chat}/prompter_message", fields) == prompt
+    picture, sound = prompt["attachments"]
+    assert (picture["name"], picture["n_bytes"]) == ("é.png", len(PNG))
+    assert (picture["media_type"], sound["media_type"]) == ("image/png", "audio/wav")
+    file = f"/chats/{chat}/attachments/{picture['id']}"
+    reply = ada.http.get(file)
+    assert (reply.content, reply.headers["content-type"]) == (PNG, "image/png")
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["content-disposition"].startswith("attachment;")
+    assert sign_in("eve").ask("GET", file, None, 404)
+
+    def last_event(model):
+        asked = {"parent_id": prompt["id"], "model_config_name": model}
+        made = ada.ask("POST", f"/chats/{chat}/assistant_message", asked)
+        answer = f"/chats/{chat}/messages/{made['id']}"
+        return ada.events(answer, "0-0-0")[0][-1]
+
+    assert last_event("eyes")["message"]["content"] == "A cat."
+    refused = last_event("short")
+    assert refused["code"] == "unsupported_parameter"
+    assert "no support for image attachments" in refused["error"]
+    exported = ada.ask("GET", f"/chats/{chat}/export")
+    copied = ada.ask("POST", "/chats/import", exported)["id"]
+    [again, _] = ada.ask("GET", f"/chats/{copied}")["messages"][0]["attachments"]
+    assert ada.http.get(f"/chats/{copied}/attachments/{again['id']}").content == PNG
+    bare = ada.ask("GET", f"/chats/{chat}/export?attachments=false")
+    assert "data" not in bare["messages"][0]["attachments"][0]
+    ada.ask("DELETE", f"/chats/{chat}")
+    assert ada.ask("GET", file, None, 404)["error"]["code"] == "chat_not_found"
+    missing = f"/chats/{copied}/attachments/{picture['id']}"
+    failure = ada.ask("GET", missing, None, 404)
+    assert failure["error"]["code"] == "attachment_not_found"
+    empty = ada.ask("POST", f"/chats/{copied}/prompter_message", {"content": ""}, 400)
+    assert empty["error"]["param"] == "content"
 
 
 def test_a_model_that_is_not_there_fails_the_answer_alone(sign_in):

@@ -4,6 +4,7 @@ import os
 import pwd
 import signal
 import subprocess
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.daemon.configuration import mock
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import PATIENCE_S, eventually
 from tests.daemon.test_chats import Person, tokens
+from tests.media_files import png_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.short_version]
 
@@ -83,6 +85,13 @@ def test_bridges_of_one_database_follow_and_stop_each_others_answers():
         assert last == "end"
         hits = there.ask("GET", "/chats/search?q=word39")["hits"]
         assert len(hits) == 1
+        sent = [{"name": "a.png", "data": b64encode(png_file()).decode()}]
+        chat = here.chat()
+        fields = {"content": "See", "attachments": sent}
+        prompt = here.ask("POST", f"/chats/{chat}/prompter_message", fields)
+        [kept] = prompt["attachments"]
+        file = there.http.get(f"/chats/{chat}/attachments/{kept['id']}")
+        assert file.content == png_file()
         answer = here.say(here.chat(), "forever", "long")
         _, last = here.events(answer, until=3)
         assert there.ask("POST", f"{answer}/stop", {})["state"] == "cancelled"

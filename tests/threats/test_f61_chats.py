@@ -9,13 +9,17 @@ from inferd.bridge.identity.token_file import ApiTokens
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import KeptChat, KeptMessage
-from inferd.chats.storage import chats, messages
+from inferd.chats.storage import attachments, chats, messages
 from inferd.chats.storage.database import ChatDatabase, place_of_database
 
 LIMITS = messages.MessageLimits(n_messages=9, n_chars=99, n_pending=9)
 GIVEN = {
     "chat_id": "a" * 32,
     "message_id": "b" * 32,
+    "attachment_id": "c" * 32,
+    "ids": ["c" * 32],
+    "files": {},
+    "n_most": 10,
     "changes": {"title": "mine"},
     "now_us": 0,
     "limits": LIMITS,
@@ -37,7 +41,7 @@ def test_no_operation_on_a_chat_serves_another_owner(tmp_path):
     database.run(lambda each: chats.create_chat(each, chat, 1))
     database.run(lambda each: messages.add_message(each, "ada", message, LIMITS))
     tried = []
-    for module in (chats, messages):
+    for module in (attachments, chats, messages):
         for name, operation in inspect.getmembers(module, inspect.isfunction):
             wanted = inspect.signature(operation).parameters
             is_own = operation.__module__ == module.__name__
@@ -53,7 +57,7 @@ def test_no_operation_on_a_chat_serves_another_owner(tmp_path):
                 database.run(lambda each: operation(each, **chosen))  # noqa: B023
             assert caught.value.fault is ChatFault.NO_CHAT
             tried.append(name)
-    assert len(tried) >= 7
+    assert len(tried) >= 10
     database.close()
 
 

@@ -124,6 +124,14 @@ CHATS_API: Final = Api(
             reasons=_OF_ONE,
         ),
         HostedOperation(
+            method="GET",
+            path=f"{_CHAT}/attachments/{{attachment_id}}",
+            action="read_attachment",
+            summary="Return a picture or a recording of a message",
+            answer=bytes,
+            reasons=(*_OF_ONE, Reason.ATTACHMENT_NOT_FOUND),
+        ),
+        HostedOperation(
             method="POST",
             path=f"{_CHAT}/prompter_message",
             action="create_prompt",

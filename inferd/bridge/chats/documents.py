@@ -1,8 +1,9 @@
 """Chats and messages as Open-Assistant's clients read them; pure."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from inferd.chats.records import (
     AnswerUsage,
     ChatRole,
     ChatSampling,
+    KeptAttachment,
     KeptChat,
     KeptMessage,
     LeftOut,
@@ -24,6 +26,7 @@ from inferd.chats.records import (
 )
 from inferd.limits.bridge import EXCERPT_CHARS
 
+_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -40,6 +43,17 @@ class WorkDocument(Struct, frozen=True, kw_only=True):
     sampling_parameters: ChatSampling
     system_prompt: str | None
     thinking: bool | None
+
+
+class AttachmentDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A picture or a recording of a message."""
+
+    id: str
+    name: str
+    media_type: str
+    n_bytes: int
+    data: str | None = None
+    """In base64, of an export."""
 
 
 class MessageDocument(Struct, frozen=True, kw_only=True):
@@ -66,6 +80,7 @@ class MessageDocument(Struct, frozen=True, kw_only=True):
     usage: AnswerUsage | None = None
     error: AnswerFailure | None = None
     context: LeftOut | None = None
+    attachments: list[AttachmentDocument] = []  # as above
 
 
 class ChatDocument(Struct, frozen=True, kw_only=True):
@@ -130,6 +145,7 @@ class ModelConfigInfo(Struct, frozen=True, kw_only=True):
     state: str | None = None
     thinking: bool | None = None
     images: bool | None = None
+    audio: bool | None = None
 
 
 class DebugToken(Struct, frozen=True, kw_only=True):
@@ -152,8 +168,10 @@ def moment(us: int) -> str:
     return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def message_document(message: KeptMessage) -> MessageDocument:
-    """Return a message in its form."""
+def message_document(
+    message: KeptMessage, files: Mapping[str, bytes] = _NO_FILES
+) -> MessageDocument:
+    """Return a message in its form, with the bytes of those of its files that are given."""
     details = message.details
     return MessageDocument(
         id=message.id,
@@ -170,6 +188,19 @@ def message_document(message: KeptMessage) -> MessageDocument:
         usage=details.usage,
         error=details.failure,
         context=details.left_out,
+        attachments=[
+            _attachment(each, files.get(each.id)) for each in message.attachments
+        ],
+    )
+
+
+def _attachment(kept: KeptAttachment, data: bytes | None) -> AttachmentDocument:
+    return AttachmentDocument(
+        id=kept.id,
+        name=kept.name,
+        media_type=kept.media_type,
+        n_bytes=kept.n_bytes,
+        data=None if data is None else b64encode(data).decode(),
     )
 
 
@@ -195,12 +226,16 @@ def chat_document(chat: KeptChat) -> ChatDocument:
     )
 
 
-def whole_chat(chat: KeptChat, messages: Sequence[KeptMessage]) -> WholeChatDocument:
-    """Return a chat with its messages."""
+def whole_chat(
+    chat: KeptChat,
+    messages: Sequence[KeptMessage],
+    files: Mapping[str, bytes] = _NO_FILES,
+) -> WholeChatDocument:
+    """Return a chat with its messages, and with the files that are given."""
     head = chat_document(chat)
     return WholeChatDocument(
         **{name: getattr(head, name) for name in head.__struct_fields__},
-        messages=[message_document(message) for message in messages],
+        messages=[message_document(message, files) for message in messages],
     )
 
 
@@ -272,4 +307,8 @@ def markdown(chat: KeptChat, messages: Sequence[KeptMessage]) -> str:
             work = message.details.work
             who = work.model if work else "Assistant"
         parts.append(f"## {who}, {moment(message.created_us)}\n\n{message.text}\n")
+        parts.extend(
+            f"- {each.name} ({each.media_type}, {each.n_bytes} bytes)\n"
+            for each in message.attachments
+        )
     return "\n".join(parts)

@@ -14,6 +14,7 @@ from inferd.limits.bridge import BUSY_S
 _REASONS: Final[Mapping[ChatFault, Reason]] = {
     ChatFault.NO_CHAT: Reason.CHAT_NOT_FOUND,
     ChatFault.NO_MESSAGE: Reason.MESSAGE_NOT_FOUND,
+    ChatFault.NO_ATTACHMENT: Reason.ATTACHMENT_NOT_FOUND,
     ChatFault.CONFLICT: Reason.CHAT_CONFLICT,
     ChatFault.INVALID: Reason.INVALID_REQUEST,
     ChatFault.LIMIT: Reason.CHAT_LIMIT,

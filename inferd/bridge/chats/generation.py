@@ -2,9 +2,9 @@
 
 import math
 import secrets
-from collections.abc import Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -19,22 +19,36 @@ from inferd.bridge.chats.prompt import (
 )
 from inferd.bridge.chats.running import DurationEstimate, RunningAnswer
 from inferd.bridge.identity.caller import Callers, HttpCaller
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.identity.share import SharedLimit
+from inferd.bridge.translation.failures import BridgeError, Reason, TokenOverflow
 from inferd.bridge.translation.question import DaemonFrame, Question
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.chats.branches import branch_to
-from inferd.chats.fitting import TokenExcess, cut_after, earlier_cut, left_out
+from inferd.chats.fitting import (
+    TokenExcess,
+    cut_after,
+    cut_files,
+    earlier_cut,
+    left_out,
+    size_of,
+)
 from inferd.chats.records import (
     ContextPolicy,
     KeptMessage,
     LeftOut,
     WorkParameters,
 )
+from inferd.chats.storage.attachments import read_files
 from inferd.chats.storage.chats import read_chat
 from inferd.chats.storage.messages import read_messages
 from inferd.chats.store import ChatStore
 from inferd.config.chats import ChatsSettings
-from inferd.limits.bridge import MAX_FITTING_TRIES
+from inferd.limits.bridge import (
+    MAX_ASKED_FILE_BYTES,
+    MAX_FITTING_TRIES,
+    MAX_HELD_FILE_BYTES,
+)
+from inferd.limits.protocol import MAX_ATTACHMENTS
 from inferd.wire.responses import ProgressFrame
 
 _STARTING: Final = PendingEvent(phase="prefill")
@@ -50,6 +64,12 @@ class AnswerParts:
     settings: ChatsSettings
     log: BridgeLog
     default_max_tokens: int
+    held: SharedLimit = field(
+        default_factory=lambda: SharedLimit(
+            MAX_HELD_FILE_BYTES, least=MAX_ASKED_FILE_BYTES
+        )
+    )
+    """Bytes of files with which answers are asked for now."""
 
 
 class Generation:
@@ -97,6 +117,15 @@ class Generation:
     ) -> None:
         """Ask with all of a conversation, or with what fits of it."""
         cut = None if policy == "refuse" else earlier_cut(branch)
+        n_least = cut_files(branch, cut.n_left_out if cut else 0)
+        if n_least > (cut.n_left_out if cut else 0):
+            if policy == "refuse":
+                raise BridgeError(
+                    Reason.CHAT_LIMIT,
+                    f"the conversation has over {MAX_ATTACHMENTS} pictures and recordings, or "
+                    f"{MAX_ASKED_FILE_BYTES} bytes of them: begin another chat",
+                )
+            cut = await self._cut(branch, work, policy, cut, more=n_least)
         for n_tries_left in reversed(range(MAX_FITTING_TRIES)):
             self._note_cut(cut)
             try:
@@ -106,19 +135,32 @@ class Generation:
                 more = _cut_for(error, branch, n_left_out)
                 if policy == "refuse" or more is None or not n_tries_left:
                     raise
-                overflow = error.overflow
-                assert overflow is not None  # noqa: S101  # else there is no cut
-                summary = None
-                if policy == "summarise":
-                    new = branch[n_left_out:more]
-                    earlier = cut.summary if cut else None
-                    share = overflow.n_ctx / 2 / max(overflow.n_tokens, 1)
-                    summary = await self._summarise(
-                        _newest(new, branch[n_left_out:], share), work, earlier
-                    )
-                cut = left_out(branch, more, summary)
+                cut = await self._cut(
+                    branch, work, policy, cut, more=more, overflow=error.overflow
+                )
             else:
                 return
+
+    async def _cut(  # noqa: PLR0913  # what a cut is decided by
+        self,
+        branch: Sequence[KeptMessage],
+        work: WorkParameters,
+        policy: ContextPolicy,
+        cut: LeftOut | None,
+        *,
+        more: int,
+        overflow: TokenOverflow | None = None,
+    ) -> LeftOut | None:
+        """Leave out more of a conversation than before, summarised where that is wanted."""
+        if policy != "summarise":
+            return left_out(branch, more)
+        n_left_out = cut.n_left_out if cut else 0
+        share = 0.5
+        if overflow is not None:
+            share = overflow.n_ctx / 2 / max(overflow.n_tokens, 1)
+        new = _newest(branch[n_left_out:more], branch[n_left_out:], share)
+        summary = await self._summarise(new, work, cut.summary if cut else None)
+        return left_out(branch, more, summary)
 
     def _note_cut(self, cut: LeftOut | None) -> None:
         message = self._running.message
@@ -132,16 +174,47 @@ class Generation:
         work: WorkParameters,
         cut: LeftOut | None,
     ) -> None:
-        question, answer = question_of(
-            branch,
-            work,
-            cut,
-            request_id=_request_id(),
-            max_tokens=self._parts.default_max_tokens,
-            deadline_ms=self._left_ms(),
+        kept = branch[cut.n_left_out :] if cut else branch
+        attached = [each for message in kept for each in message.attachments]
+        with self._holding(sum(each.n_bytes for each in attached)):
+            question, answer = question_of(
+                branch,
+                work,
+                cut,
+                await self._files([each.id for each in attached]),
+                request_id=_request_id(),
+                max_tokens=self._parts.default_max_tokens,
+                deadline_ms=self._left_ms(),
+            )
+            n_chars = sum(size_of(each) for each in kept)
+            await self._ask(question, answer, n_chars, shows=True)
+
+    @contextmanager
+    def _holding(self, n_bytes: int) -> Iterator[None]:
+        """Hold the bytes of files inside.
+
+        Raises:
+            BridgeError: the owner's answers, or all, hold too many.
+        """
+        held, owner = self._parts.held, self._running.owner
+        if not held.take(owner, n_bytes):
+            raise BridgeError(
+                Reason.QUEUE_FULL,
+                "too many pictures and recordings at once: try again in a moment",
+            )
+        try:
+            yield
+        finally:
+            held.give_back(owner, n_bytes)
+
+    async def _files(self, ids: Sequence[str]) -> Mapping[str, bytes]:
+        """Read files of the chat."""
+        if not ids:
+            return {}
+        owner, chat_id = self._running.owner, self._running.message.chat_id
+        return await self._parts.store.run(
+            lambda connection: read_files(connection, owner, chat_id, ids)
         )
-        n_chars = sum(len(each.text) for each in branch)
-        await self._ask(question, answer, n_chars, shows=True)
 
     async def _summarise(
         self,

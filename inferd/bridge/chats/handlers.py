@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from inferd.bridge.chats import documents as told, requests as asked
+from inferd.bridge.chats.attachments import AttachedFiles
+from inferd.bridge.chats.hosted import HostedRequest
 from inferd.bridge.chats.imported import imported_messages, new_id
-from inferd.bridge.translation.api import HostedOperation, OfferedModel
-from inferd.bridge.translation.body import read_body, read_part
+from inferd.bridge.translation.api import OfferedModel
+from inferd.bridge.translation.body import read_part
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
-from inferd.bridge.translation.query import read_query
 from inferd.chats.branches import branch_to
 from inferd.chats.records import (
     ChatSampling,
+    KeptAttachment,
     KeptChat,
     KeptMessage,
     MessageDetails,
@@ -23,49 +25,14 @@ from inferd.chats.records import (
     WorkParameters,
 )
 from inferd.chats.storage import chats, messages
+from inferd.chats.storage.attachments import read_attachment, read_files
 from inferd.chats.storage.messages import MessageLimits
 from inferd.chats.storage.search import search
 from inferd.chats.store import ChatConnection, ChatStore, now_us
 from inferd.config.chats import ChatsSettings
+from inferd.limits.bridge import MAX_EXPORT_FILE_BYTES
 
-Q = TypeVar("Q", bound=Struct)
 ID_BYTES: Final = 16
-
-
-@dataclass(frozen=True)
-class HostedRequest:
-    """A request about chats."""
-
-    operation: HostedOperation
-    owner: str
-    named: Mapping[str, str]
-    """The parameters of the path."""
-    query: bytes
-    body: bytes
-
-    @property
-    def chat_id(self) -> str:
-        """The chat that the path names."""
-        return self.named["chat_id"]
-
-    @property
-    def message_id(self) -> str:
-        """The message that the path names."""
-        return self.named["message_id"]
-
-    def fields(self, kind: type[Q]) -> Q:
-        """Return the body with its type.
-
-        Raises:
-            BridgeError: it is refused.
-        """
-        table = self.operation.table
-        assert table is not None  # noqa: S101  # the route has a body
-        return read_body(self.body or b"{}", table, kind)
-
-    def parameters(self, kind: type[Q]) -> Q:
-        """Return what follows the path; raises as ``fields``."""
-        return read_query(self.query, self.operation.query.table, kind)
 
 
 @dataclass(frozen=True)
@@ -99,6 +66,7 @@ class ChatHandlers:
             n_messages=settings.max_messages,
             n_chars=settings.max_user_chars,
             n_pending=settings.max_pending,
+            n_attached_bytes=settings.max_user_attachment_bytes,
         )
 
     async def list_chats(self, request: HostedRequest) -> told.ChatListDocument:
@@ -198,6 +166,41 @@ class ChatHandlers:
         )
         return told.HitsDocument(hits=[told.hit_document(hit, query.q) for hit in hits])
 
+    async def export_json(self, request: HostedRequest) -> told.WholeChatDocument:
+        """Return a chat with its messages and, where that is wanted, their files."""
+        chat, found = await self._whole(request)
+        files: Mapping[str, bytes] = {}
+        if request.parameters(asked.ExportQuery).attachments:
+            attached = [each for message in found for each in message.attachments]
+            if sum(each.n_bytes for each in attached) > MAX_EXPORT_FILE_BYTES:
+                raise invalid(
+                    "attachments",
+                    f"the files of the chat have over {MAX_EXPORT_FILE_BYTES} bytes; export it "
+                    "with attachments=false, and each file from its own route",
+                )
+            files = await self._files(request, [each.id for each in attached])
+        return told.whole_chat(chat, found, files)
+
+    async def _files(
+        self, request: HostedRequest, ids: Sequence[str]
+    ) -> Mapping[str, bytes]:
+        return await self._store.run(
+            lambda connection: read_files(
+                connection, request.owner, request.chat_id, ids
+            )
+        )
+
+    async def read_attachment(
+        self, request: HostedRequest
+    ) -> tuple[KeptAttachment, bytes]:
+        """Return a picture or a recording."""
+        attachment_id = request.named["attachment_id"]
+        return await self._store.run(
+            lambda connection: read_attachment(
+                connection, request.owner, request.chat_id, attachment_id
+            )
+        )
+
     async def export_markdown(self, request: HostedRequest) -> str:
         """Return the branch that the owner looks at, as Markdown."""
         chat, found = await self._whole(request)
@@ -207,7 +210,8 @@ class ChatHandlers:
         """Store a chat that was exported."""
         fields = request.fields(asked.ImportChat)
         chat = self._new_chat(request.owner, fields.title, fields.settings)
-        new = imported_messages(chat, fields.messages)
+        files = AttachedFiles(self._settings)
+        new = imported_messages(chat, fields.messages, files)
         for message in new:
             self._check_length(message.text)
             self._check_length(message.thinking)
@@ -216,7 +220,9 @@ class ChatHandlers:
             lambda connection: (
                 chats.create_chat(connection, chat, n_most),
                 [
-                    messages.add_message(connection, chat.owner, message, limits)
+                    messages.add_message(
+                        connection, chat.owner, message, limits, files=files.found
+                    )
                     for message in new
                 ],
             )
@@ -229,26 +235,35 @@ class ChatHandlers:
     async def create_prompt(self, request: HostedRequest) -> told.MessageDocument:
         """Add a message of the person."""
         fields = request.fields(asked.CreatePrompt)
-        message = self._prompt(request, fields.content, fields.parent_id, fields.id)
+        files = AttachedFiles(self._settings)
+        message = self._prompt(request, fields, files, fields.id)
         stored = await self._store.run(
             lambda connection: messages.add_message(
-                connection, request.owner, message, self._limits
+                connection, request.owner, message, self._limits, files=files.found
             )
         )
         return told.message_document(stored)
 
     def _prompt(
-        self, request: HostedRequest, content: str, parent: str | None, own: str | None
+        self,
+        request: HostedRequest,
+        fields: asked.CreatePrompt | asked.CreateBoth,
+        files: AttachedFiles,
+        own: str | None = None,
     ) -> KeptMessage:
-        self._check_length(content)
+        self._check_length(fields.content)
+        attached = files.take(fields.attachments, "attachments")
+        if not (fields.content or attached):
+            raise invalid("content", "has no character, and there are no attachments")
         return KeptMessage(
             id=own or new_id(),
             chat_id=request.chat_id,
-            parent_id=parent,
+            parent_id=fields.parent_id,
             role="prompter",
             state="manual",
             created_us=now_us(),
-            text=content,
+            text=fields.content,
+            attachments=attached,
         )
 
     def _check_length(self, content: str) -> None:
@@ -290,10 +305,13 @@ class ChatHandlers:
         owner: str,
         answer: KeptMessage,
         prompt: KeptMessage | None = None,
+        files: AttachedFiles | None = None,
     ) -> NewAnswer:
         """Store an answer, after its prompt, and cancel those that still wait."""
-        if prompt is not None:
-            messages.add_message(connection, owner, prompt, self._limits)
+        if prompt is not None and files is not None:
+            messages.add_message(
+                connection, owner, prompt, self._limits, files=files.found
+            )
         stored = messages.add_message(
             connection, owner, answer, self._limits, self._store.runner
         )
@@ -303,7 +321,8 @@ class ChatHandlers:
     async def create_both(self, request: HostedRequest) -> NewAnswer:
         """Store a message of the person, and its answer that is to be generated."""
         fields = request.fields(asked.CreateBoth)
-        prompt = self._prompt(request, fields.content, fields.parent_id, None)
+        files = AttachedFiles(self._settings)
+        prompt = self._prompt(request, fields, files)
         work = WorkParameters(
             model=fields.model_config_name,
             sampling=_sampling(fields.sampling_parameters),
@@ -311,7 +330,7 @@ class ChatHandlers:
         answer = _pending(request.chat_id, prompt.id, work, None)
         return await self._store.run(
             lambda connection: self._add_answer(
-                connection, request.owner, answer, prompt
+                connection, request.owner, answer, prompt, files
             )
         )
 
@@ -350,6 +369,7 @@ def _model_config(model: OfferedModel) -> told.ModelConfigInfo:
         state=facts.state,
         thinking=facts.thinking,
         images=facts.vision,
+        audio=facts.audio or facts.transcribe is True,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from inferd.bridge.chats import requests as asked
+from inferd.bridge.chats.attachments import AttachedFiles
 from inferd.bridge.translation.failures import invalid
 from inferd.chats.records import KeptChat, KeptMessage
 
@@ -17,12 +18,17 @@ def new_id() -> str:
 
 
 def imported_messages(
-    chat: KeptChat, sent: Sequence[asked.ImportedMessage]
+    chat: KeptChat, sent: Sequence[asked.ImportedMessage], files: AttachedFiles
 ) -> Sequence[KeptMessage]:
     """Return the messages of an import under new ids.
 
+    Args:
+        chat: the new one.
+        sent: its messages.
+        files: takes their pictures and recordings.
+
     Raises:
-        BridgeError: one follows a message that is not before it.
+        BridgeError: one follows a message that is not before it, or has other files.
     """
     ids: dict[str, str] = {}
     new: list[KeptMessage] = []
@@ -43,6 +49,7 @@ def imported_messages(
                 created_us=chat.created_us,
                 text=message.content,
                 thinking=message.thinking or "",
+                attachments=files.take(message.attachments, f"{where}.attachments"),
             )
         )
     return new

@@ -1,26 +1,32 @@
 """The request to the daemon that a conversation becomes, and how its frames add up; pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from inferd.bridge.translation.generated import GeneratedAnswer
+from inferd.bridge.translation.media import MediaOfRequest
 from inferd.bridge.translation.question import Question
+from inferd.chats.file_types import kind_of_medium
 from inferd.chats.records import (
     AnswerUsage,
+    KeptAttachment,
     KeptMessage,
     LeftOut,
     StoredCall,
     WorkParameters,
 )
 from inferd.limits.bridge import SUMMARY_TOKENS
-from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.blocks import Block, BlocksRequest, Message, TextBlock
 from inferd.wire.requests import Role
 from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 
 _ROLES: Final[dict[str, Role]] = {"prompter": "user", "assistant": "assistant"}
+_KINDS: Final = {"picture": "picture", "sound": "recording"}
+_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _NO_CHAR: Final = "\ufffd"
 """In place of the character with code 0, which PostgreSQL stores in no text."""
 _SUMMARY: Final = "Summary of the earlier part of this conversation:"
@@ -91,6 +97,7 @@ def question_of(  # noqa: PLR0913  # what an answer depends on
     branch: Sequence[KeptMessage],
     work: WorkParameters,
     cut: LeftOut | None,
+    files: Mapping[str, bytes],
     *,
     request_id: str,
     max_tokens: int,
@@ -102,15 +109,16 @@ def question_of(  # noqa: PLR0913  # what an answer depends on
         branch: the conversation, up to the prompt that is to be answered.
         work: what the answer is asked for with.
         cut: what the model is not shown of it.
+        files: the bytes of its attachments, by their ids.
         request_id: names the request in the daemon.
         max_tokens: of an answer for which nobody has set a bound.
         deadline_ms: milliseconds for waiting and running.
     """
-    sampling = work.sampling
+    sampling, media = work.sampling, MediaOfRequest()
     kept = branch[cut.n_left_out :] if cut else branch
     request = BlocksRequest(
         id=request_id,
-        messages=[*_system(work, cut), *_turns(kept)],
+        messages=[*_system(work, cut), *_turns(kept, files, media)],
         model=work.model,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
@@ -121,7 +129,7 @@ def question_of(  # noqa: PLR0913  # what an answer depends on
         deadline_ms=deadline_ms,
     )
     answer = PartialAnswer()
-    return Question(request, answer, is_streamed=True), answer
+    return Question(request, answer, is_streamed=True, media=media.found), answer
 
 
 def summary_question(
@@ -161,15 +169,32 @@ def _system_text(text: str) -> Message:
     return Message("system", [TextBlock(text)])
 
 
-def _turns(messages: Sequence[KeptMessage]) -> list[Message]:
+def _turns(
+    messages: Sequence[KeptMessage],
+    files: Mapping[str, bytes] = _NO_FILES,
+    media: MediaOfRequest | None = None,
+) -> list[Message]:
     """Return the turns of a conversation; an empty answer is none, and roles alternate."""
     turns: list[Message] = []
     for message in messages:
-        if not message.text:
+        blocks = [_file(each, files, media) for each in message.attachments]
+        blocks += [TextBlock(message.text)] if message.text else []
+        if not blocks:
             continue
-        role, block = _ROLES[message.role], TextBlock(message.text)
+        role = _ROLES[message.role]
         if turns and turns[-1].role == role:
-            turns[-1].content.append(block)
+            turns[-1].content.extend(blocks)
         else:
-            turns.append(Message(role, [block]))
+            turns.append(Message(role, blocks))
     return turns
+
+
+def _file(
+    attachment: KeptAttachment, files: Mapping[str, bytes], media: MediaOfRequest | None
+) -> Block:
+    """Return the block of a file, which is named where its bytes are not to be sent."""
+    kind, data = kind_of_medium(attachment.media_type), files.get(attachment.id)
+    if media is None or data is None:
+        return TextBlock(f"[a {_KINDS[kind]}: {attachment.name}]")
+    add = media.picture if kind == "picture" else media.sound
+    return add(data, attachment.name)

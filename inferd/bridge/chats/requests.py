@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
+from inferd.bridge.chats.attachments import ImportedAttachment, SentAttachment
 from inferd.bridge.translation.fields import FieldTable, honoured, ignored, refused
 from inferd.bridge.translation.query import QueryForm
 from inferd.chats.records import (
@@ -19,6 +20,7 @@ _NO_PLUGINS: Final = refused(
     "plugins", note="there are no plugins here", neutral=([],)
 ) + refused("used_plugin", note="there are no plugins here")
 _SAMPLED: Final = "an object; the fields are below"
+_FILES: Final = "pictures and recordings, each with `name` and `data` in base64"
 _REPEATED: Final = (
     "chosen by the client, 32 hex digits: the same request may be sent again"
 )
@@ -43,9 +45,10 @@ class ChangeChat(Struct, frozen=True, kw_only=True):
 class CreatePrompt(Struct, frozen=True, kw_only=True):
     """A message of the person."""
 
-    content: Annotated[str, Meta(min_length=1)]
+    content: str = ""
     parent_id: Id | None = None
     id: Id | None = None
+    attachments: list[SentAttachment] = []  # msgspec copies it
 
 
 class CreateAnswer(Struct, frozen=True, kw_only=True):
@@ -62,10 +65,11 @@ class CreateAnswer(Struct, frozen=True, kw_only=True):
 class CreateBoth(Struct, frozen=True, kw_only=True):
     """A message of the person, and a request for its answer."""
 
-    content: Annotated[str, Meta(min_length=1)]
     model_config_name: ModelName
+    content: str = ""
     parent_id: Id | None = None
     sampling_parameters: dict[str, object] | None = None
+    attachments: list[SentAttachment] = []  # as above
 
 
 class Nothing(Struct, frozen=True, kw_only=True):
@@ -80,6 +84,7 @@ class ImportedMessage(Struct, frozen=True, kw_only=True):
     content: str
     parent_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     thinking: str | None = None
+    attachments: list[ImportedAttachment] = []  # as above
 
 
 class ImportChat(Struct, frozen=True, kw_only=True):
@@ -110,6 +115,7 @@ class ExportQuery(Struct, frozen=True, kw_only=True):
     """The form of an export."""
 
     format: Literal["json", "markdown"] = "json"
+    attachments: bool = True
 
 
 class DebugQuery(Struct, frozen=True, kw_only=True):
@@ -129,7 +135,11 @@ CHANGE_CHAT: Final = FieldTable(
 )
 CREATE_PROMPT: Final = FieldTable(
     "POST /chats/{chat_id}/prompter_message",
-    [*honoured("content", "parent_id"), *honoured("id", note=_REPEATED)],
+    [
+        *honoured("content", "parent_id"),
+        *honoured("id", note=_REPEATED),
+        *honoured("attachments", note=_FILES),
+    ],
 )
 CREATE_ANSWER: Final = FieldTable(
     "POST /chats/{chat_id}/assistant_message",
@@ -148,6 +158,7 @@ CREATE_BOTH: Final = FieldTable(
     [
         *honoured("content", "parent_id", "model_config_name"),
         *honoured("sampling_parameters", note=_SAMPLED),
+        *honoured("attachments", note=_FILES),
     ],
 )
 SAMPLING: Final = FieldTable(
@@ -181,6 +192,7 @@ IMPORTED_MESSAGE: Final = FieldTable(
     "messages of an import",
     [
         *honoured("id", "role", "content", "parent_id", "thinking"),
+        *honoured("attachments", note="those with `data`"),
         *ignored(
             "chat_id",
             "created_at",
@@ -214,7 +226,13 @@ SEARCH_QUERY: Final = QueryForm(
     SearchQuery,
 )
 EXPORT_QUERY: Final = QueryForm(
-    FieldTable("Query parameters of GET /chats/{chat_id}/export", honoured("format")),
+    FieldTable(
+        "Query parameters of GET /chats/{chat_id}/export",
+        [
+            *honoured("format"),
+            *honoured("attachments", note="`false`: without the data of files"),
+        ],
+    ),
     ExportQuery,
 )
 DEBUG_QUERY: Final = QueryForm(

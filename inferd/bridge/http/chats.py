@@ -10,6 +10,7 @@ import trio
 
 from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.chats import requests as asked
+from inferd.bridge.chats.attachments import file_headers
 from inferd.bridge.chats.documents import (
     BothDocument,
     DebugToken,
@@ -21,11 +22,8 @@ from inferd.bridge.chats.events import (
 )
 from inferd.bridge.chats.failures import telling_chat_failures
 from inferd.bridge.chats.generation import AnswerParts
-from inferd.bridge.chats.handlers import (
-    HostedRequest,
-    NewAnswer,
-    model_configs,
-)
+from inferd.bridge.chats.handlers import NewAnswer, model_configs
+from inferd.bridge.chats.hosted import HostedRequest
 from inferd.bridge.http.endpoint import Handler
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.http.following import EVENTS, ChatService, Following, latest
@@ -179,7 +177,7 @@ class ChatRoutes:
     ) -> None:
         """Answer a request by the method of its name, here or of the handlers."""
         action = request.operation.action
-        if action in {"follow", "export_chat"}:
+        if action in {"follow", "export_chat", "read_attachment"}:
             await getattr(self, f"_{action}")(service, request, exchange)
             return
         own = getattr(self, f"_{action}", None)
@@ -218,8 +216,15 @@ class ChatRoutes:
             kind = "text/markdown; charset=utf-8"
             await exchange.respond(200, text.encode(), kind, _AS_FILE)
             return
-        found = await service.handlers.read_chat(request)
+        found = await service.handlers.export_json(request)
         await exchange.respond(200, msgspec.json.encode(found))
+
+    async def _read_attachment(
+        self, service: ChatService, request: HostedRequest, exchange: HttpExchange
+    ) -> None:
+        """Send a picture or a recording, by a type that no browser runs."""
+        kept, data = await service.handlers.read_attachment(request)
+        await exchange.respond(200, data, kept.media_type, file_headers(kept))
 
     def _begin(
         self, service: ChatService, caller: HttpCaller, new: NewAnswer

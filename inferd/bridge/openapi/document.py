@@ -131,7 +131,8 @@ def _responses(route: HttpRoute, schemas: Schemas) -> Schema:
         media: {"schema": schemas.of(kind)} for media, kind in route.answers.items()
     }
     if (operation := route.operation) is not None:
-        content[JSON] = {"schema": schemas.of(operation.answer)}
+        media = JSON if operation.answer is not bytes else "*/*"
+        content[media] = {"schema": schemas.of(operation.answer)}
         for media in operation.texts:
             content[media.partition(";")[0]] = {"schema": _TEXT}
         if operation.stream is not None:

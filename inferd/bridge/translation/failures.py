@@ -19,6 +19,7 @@ class Reason(StrEnum):
     MODEL_NOT_FOUND = "model_not_found"
     CHAT_NOT_FOUND = "chat_not_found"
     MESSAGE_NOT_FOUND = "message_not_found"
+    ATTACHMENT_NOT_FOUND = "attachment_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     TIMEOUT = "request_timeout"
     CHAT_CONFLICT = "chat_conflict"
@@ -48,6 +49,7 @@ STATUS: Final[Mapping[Reason, int]] = {
     Reason.MODEL_NOT_FOUND: 404,
     Reason.CHAT_NOT_FOUND: 404,
     Reason.MESSAGE_NOT_FOUND: 404,
+    Reason.ATTACHMENT_NOT_FOUND: 404,
     Reason.METHOD_NOT_ALLOWED: 405,
     Reason.TIMEOUT: 408,
     Reason.CHAT_CONFLICT: 409,

@@ -1,6 +1,8 @@
 """Messages in the database: added within bounds, read, and changed while they are generated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -8,12 +10,20 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from inferd.chats.branches import check_parent
 from inferd.chats.failures import ChatError, ChatFault, no_message
-from inferd.chats.records import UNFINISHED, KeptMessage, MessageDetails, MessageState
+from inferd.chats.records import (
+    UNFINISHED,
+    KeptAttachment,
+    KeptMessage,
+    MessageDetails,
+    MessageState,
+)
+from inferd.chats.storage.attachments import add_attachments, attachments_of
 from inferd.chats.storage.chats import chat_row
 from inferd.chats.storage.search import index_messages
 from inferd.chats.storage.tables import CHATS, MESSAGES
 from inferd.chats.titles import title_of
 
+_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _DETAILS = msgspec.json.Decoder(MessageDetails)
 
 
@@ -26,14 +36,18 @@ class MessageLimits(Struct, frozen=True, kw_only=True):
     """Of all messages of the owner."""
     n_pending: int
     """Answers of the owner that are not finished."""
+    n_attached_bytes: int = 0
+    """Of all pictures and recordings of the owner."""
 
 
-def add_message(
+def add_message(  # noqa: PLR0913  # what is stored, by whom, within which bounds
     connection: Connection,
     owner: str,
     message: KeptMessage,
     limits: MessageLimits,
     runner: str | None = None,
+    *,
+    files: Mapping[str, bytes] = _NO_FILES,
 ) -> KeptMessage:
     """Store a message of a chat; one that is there already is returned as it is.
 
@@ -43,6 +57,7 @@ def add_message(
         message: the new one; its id may have been chosen by a client that repeats itself.
         limits: what the owner may store.
         runner: who generates it.
+        files: the bytes of its attachments, by their ids.
 
     Raises:
         ChatError: there is no such chat or parent, the id is taken by another message, or a
@@ -63,6 +78,7 @@ def add_message(
         )
     _check_owner(connection, owner, message, limits)
     connection.execute(insert(MESSAGES).values(runner=runner, **_values(message)))
+    add_attachments(connection, owner, message, files, limits.n_attached_bytes)
     changes: dict[str, object] = {
         "modified_us": message.created_us,
         "n_messages": CHATS.c.n_messages + 1,
@@ -70,7 +86,8 @@ def add_message(
         "tail_id": message.id,
     }
     if message.role == "prompter" and chat.title is None:
-        changes["title"] = title_of(message.text)
+        names = " ".join(each.name for each in message.attachments)
+        changes["title"] = title_of(message.text or names)
     connection.execute(
         update(CHATS).where(CHATS.c.id == message.chat_id).values(changes)
     )
@@ -89,15 +106,22 @@ def _known(connection: Connection, message: KeptMessage) -> KeptMessage | None:
     row = connection.execute(found).one_or_none()
     if row is None:
         return None
-    known = _message(row)
+    known = _message(row, attachments_of(connection, row.chat_id, message.id))
     is_same = (known.chat_id, known.parent_id, known.role) == (
         message.chat_id,
         message.parent_id,
         message.role,
     )
-    if not is_same or (message.role == "prompter" and known.text != message.text):
+    if not is_same or (
+        message.role == "prompter" and _content_of(known) != _content_of(message)
+    ):
         raise ChatError(ChatFault.CONFLICT, "id: another message has it", "id")
     return known
+
+
+def _content_of(message: KeptMessage) -> tuple[object, ...]:
+    """Return what a client has chosen of a message."""
+    return message.text, [(each.name, each.digest) for each in message.attachments]
 
 
 def _check_owner(
@@ -145,7 +169,7 @@ def read_message(
     row = connection.execute(found).one_or_none()
     if row is None:
         raise no_message()
-    return _message(row)
+    return _message(row, attachments_of(connection, chat_id, message_id))
 
 
 def read_messages(
@@ -155,7 +179,8 @@ def read_messages(
     chat_row(connection, owner, chat_id)
     found = select(MESSAGES).where(MESSAGES.c.chat_id == chat_id)
     rows = connection.execute(found.order_by(MESSAGES.c.number))
-    return [_message(row) for row in rows]
+    attached = attachments_of(connection, chat_id)
+    return [_message(row, attached) for row in rows]
 
 
 def cancel_others(
@@ -272,7 +297,9 @@ def _values(message: KeptMessage) -> dict[str, object]:
     }
 
 
-def _message(row: Row[tuple[object, ...]]) -> KeptMessage:
+def _message(
+    row: Row[tuple[object, ...]], attached: Mapping[str, tuple[KeptAttachment, ...]]
+) -> KeptMessage:
     fields = row._mapping  # noqa: SLF001  # its public name for columns by name
     return KeptMessage(
         id=fields["id"],
@@ -284,4 +311,5 @@ def _message(row: Row[tuple[object, ...]]) -> KeptMessage:
         text=fields["text"],
         thinking=fields["thinking"],
         details=_DETAILS.decode(fields["details"]),
+        attachments=attached.get(fields["id"], ()),
     )

@@ -9,6 +9,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -55,6 +56,28 @@ MESSAGES: Final = Table(
     Column("runner", String(32)),
     sqlite_autoincrement=True,
 )
+
+ATTACHMENTS: Final = Table(
+    "attachments",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column(
+        "chat_id",
+        String(32),
+        ForeignKey("chats.id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    Column("message_id", String(32), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("media_type", String(32), nullable=False),
+    Column("n_bytes", BigInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""The data is behind all else, so that a row is read without it."""
 
 RUNNERS: Final = Table(
     "runners",

@@ -1,11 +1,21 @@
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from inferd.chats.branches import branch_to, check_parent
 from inferd.chats.failures import ChatError
-from inferd.chats.fitting import TokenExcess, cut_after, earlier_cut, left_out
-from inferd.chats.records import KeptMessage, LeftOut, MessageDetails
+from inferd.chats.file_types import media_type_of
+from inferd.chats.fitting import (
+    TokenExcess,
+    cut_after,
+    cut_files,
+    earlier_cut,
+    left_out,
+)
+from inferd.chats.records import KeptAttachment, KeptMessage, LeftOut, MessageDetails
 from inferd.chats.titles import TITLE_CHARS, title_of
+from inferd.limits.bridge import MAX_ASKED_FILE_BYTES
+from inferd.limits.protocol import MAX_ATTACHMENTS
 from tests.cases import each_case
 
 
@@ -90,6 +100,66 @@ def test_as_much_goes_as_is_too_much_and_a_quarter_of_the_context():
     cut = cut_after(branch, 0, overflow)
     assert cut is not None
     assert 601 <= cut * 100 < 601 + 200
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(1, MAX_ASKED_FILE_BYTES)),
+        min_size=1,
+        max_size=15,
+    ).filter(lambda sizes: len(sizes) % 2),
+    st.data(),
+)
+def test_files_that_are_shown_are_within_the_bounds_or_those_of_the_last_prompt(
+    files, data
+):
+    branch = [
+        replace(
+            each,
+            attachments=tuple(
+                KeptAttachment(
+                    id="f", name="f", media_type="image/png", n_bytes=size, digest=""
+                )
+                for _ in range(count if each.role == "prompter" else 0)
+            ),
+        )
+        for each, (count, size) in zip(
+            conversation([1] * len(files)), files, strict=True
+        )
+    ]
+    already = data.draw(st.integers(0, len(branch) // 2)) * 2
+    start = cut_files(branch, already)
+    assert already <= start < len(branch)
+    assert branch[start].role == "prompter"
+
+    def fits(first):
+        shown = [each for message in branch[first:] for each in message.attachments]
+        n_bytes = sum(each.n_bytes for each in shown)
+        return len(shown) <= MAX_ATTACHMENTS and n_bytes <= MAX_ASKED_FILE_BYTES
+
+    assert fits(start) or start == len(branch) - 1
+    assert start == already or not fits(start - 2)
+
+
+@each_case(
+    ("beginning", "media_type"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
+        (b"RIFF\0\0\0\0WAVEfmt ", "audio/wav"),
+        (b"RIFF\0\0\0\0AVI ", None),
+        (b"\0\0\0\x20ftypavif", "image/avif"),
+        (b"\0\0\0\x20ftypM4A ", "audio/mp4"),
+        (b"\xff\xfb\x90", "audio/mpeg"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'>", None),
+        (b"<!doctype html>", None),
+        (b"", None),
+    ],
+)
+def test_a_file_is_what_it_begins_with(beginning, media_type):
+    assert media_type_of(beginning) == media_type
 
 
 def test_the_mark_names_what_the_model_was_shown():

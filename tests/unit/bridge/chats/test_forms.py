@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -29,6 +30,7 @@ from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import (
     AnswerFailure,
     ChatSampling,
+    KeptAttachment,
     KeptChat,
     KeptMessage,
     LeftOut,
@@ -38,7 +40,7 @@ from inferd.chats.records import (
     WorkParameters,
 )
 from inferd.client.frames import ClientBlocksDone
-from inferd.wire.blocks import BlocksRequest
+from inferd.wire.blocks import AudioBlock, BlocksRequest, ImageBlock, TextBlock
 from inferd.wire.responses import (
     BlockFrame,
     TextDelta,
@@ -192,12 +194,16 @@ def test_times_hits_and_files_are_written_for_people():
     assert document.work_parameters.model_config.name == "gemma"
 
 
-def asked(branch, work=WORK, cut=None):
+def asked(branch, work=WORK, cut=None, files=MappingProxyType({})):
     question, answer = question_of(
-        branch, work, cut, request_id="r", max_tokens=7, deadline_ms=1
+        branch, work, cut, files, request_id="r", max_tokens=7, deadline_ms=1
     )
     assert isinstance(question.request, BlocksRequest)
     return question.request, answer
+
+
+def contents(request):
+    return [each.content for each in request.messages]
 
 
 def turns(request) -> Sequence[tuple[str, list[str]]]:
@@ -235,6 +241,41 @@ def test_a_conversation_is_asked_with_what_is_kept_of_it():
     told = turns(question.request)
     assert [role for role, _ in told] == ["system", "user", "assistant", "user"]
     assert told[-1][1][0] == "3"
+
+
+def test_pictures_and_recordings_go_before_the_text_that_is_asked_about_them():
+    picture = KeptAttachment(
+        id="1", name="cat.png", media_type="image/png", n_bytes=1, digest=""
+    )
+    sound = replace(picture, id="2", name="a.wav", media_type="audio/wav")
+    gone = replace(picture, id="3", name="gone.png")
+    first = replace(PROMPT, text="", attachments=(picture,))
+    said = replace(PROMPT, id="m", text="What?", attachments=(sound, gone))
+    branch = [first, replace(ANSWER, text="A cat."), said]
+    question, _ = question_of(
+        branch,
+        WORK,
+        None,
+        {"1": b"PNG", "2": b"WAV"},
+        request_id="r",
+        max_tokens=7,
+        deadline_ms=1,
+    )
+    found = [(each.kind, each.data, each.place) for each in question.media]
+    assert found == [("picture", b"PNG", "cat.png"), ("sound", b"WAV", "a.wav")]
+    assert contents(question.request) == [
+        [ImageBlock("1")],
+        [TextBlock("A cat.")],
+        [AudioBlock("2"), TextBlock("[a picture: gone.png]"), TextBlock("What?")],
+    ]
+    summary, _ = summary_question(branch, WORK, None, request_id="r", deadline_ms=1)
+    assert not summary.media
+    assert contents(summary.request)[0] == [TextBlock("[a picture: cat.png]")]
+    document = message_document(said, {"2": b"WAV"})
+    assert [each.data for each in document.attachments] == ["V0FW", None]
+    assert "- cat.png (image/png, 1 bytes)" in markdown(
+        KeptChat(id="c", owner="o", created_us=0, modified_us=0), [first]
+    )
 
 
 def test_frames_add_up_to_the_answer():

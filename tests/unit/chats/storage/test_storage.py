@@ -1,5 +1,6 @@
 """The database: one for all tests but those that break it, each with owners of its own."""
 
+import hashlib
 import sqlite3
 from contextlib import closing
 from itertools import count
@@ -9,15 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from inferd.chats.failures import ChatError, ChatFault
-from inferd.chats.records import KeptChat, KeptMessage, OwnSettings
+from inferd.chats.records import KeptAttachment, KeptChat, KeptMessage, OwnSettings
 from inferd.chats.storage import chats, messages, runners, schema
+from inferd.chats.storage.attachments import read_attachment, read_files
 from inferd.chats.storage.backup import back_up, restore
 from inferd.chats.storage.database import ChatDatabase, place_of_database
 from inferd.chats.storage.runner_file import held_name
 from inferd.chats.storage.search import search
 from tests.cases import each_case
 
-LIMITS = messages.MessageLimits(n_messages=6, n_chars=1000, n_pending=2)
+LIMITS = messages.MessageLimits(
+    n_messages=6, n_chars=1000, n_pending=2, n_attached_bytes=20
+)
 NUMBERS = count(1)
 
 
@@ -70,6 +74,26 @@ def answer(chat, parent, **fields):
 def add(database, owner, message, runner=None, limits=LIMITS):
     return database.run(
         lambda each: messages.add_message(each, owner, message, limits, runner)
+    )
+
+
+def attached(name="a.png", data=b"pixels"):
+    digest = hashlib.sha256(data).hexdigest()
+    kept = KeptAttachment(
+        id=new_id(),
+        name=name,
+        media_type="image/png",
+        n_bytes=len(data),
+        digest=digest,
+    )
+    return kept, {kept.id: data}
+
+
+def add_file(database, owner, chat, **fields):
+    kept, files = attached(**fields)
+    message = prompt(chat, text="", attachments=(kept,))
+    return database.run(
+        lambda each: messages.add_message(each, owner, message, LIMITS, files=files)
     )
 
 
@@ -130,6 +154,43 @@ def test_an_owner_stores_no_more_than_the_bounds(template, owner):
         add(template, owner, prompt(chat))
     full = refusal(add, template, owner, prompt(chat))
     assert (full.fault, full.param) == (ChatFault.LIMIT, "messages")
+
+
+def test_files_are_stored_with_their_message_once_within_the_bound_of_their_owner(
+    template, owner
+):
+    chat = chat_of(template, owner)
+    first = add_file(template, owner, chat, data=b"pixels of a cat")
+    [kept] = first.attachments
+    assert all_of(template, owner, chat) == [first]
+    found = template.run(lambda each: chats.read_chat(each, owner, chat.id))
+    assert found.title == "a.png"
+
+    def read(who, name=kept.id):
+        return template.run(lambda each: read_attachment(each, who, chat.id, name))
+
+    assert read(owner) == (kept, b"pixels of a cat")
+    assert refusal(read, owner, "0" * 32).fault is ChatFault.NO_ATTACHMENT
+    assert refusal(read, "other").fault is ChatFault.NO_CHAT
+    again, files = attached(data=b"pixels of a cat")
+    repeated = replace(first, attachments=(again,))
+    assert (
+        template.run(
+            lambda each: messages.add_message(
+                each, owner, repeated, LIMITS, files=files
+            )
+        )
+        == first
+    )
+    other, _ = attached(data=b"pixels of a dog")
+    conflict = replace(first, attachments=(other,))
+    assert refusal(add, template, owner, conflict).fault is ChatFault.CONFLICT
+    elsewhere = chat_of(template, owner)
+    full = refusal(lambda: add_file(template, owner, elsewhere))
+    assert (full.fault, full.param) == (ChatFault.LIMIT, "attachments")
+    assert all_of(template, owner, elsewhere) == []
+    found = template.run(lambda each: read_files(each, owner, chat.id, [kept.id, "x"]))
+    assert found == {kept.id: b"pixels of a cat"}
 
 
 def test_an_answer_is_written_until_somebody_ends_it(template, owner):
@@ -225,6 +286,7 @@ def test_what_is_deleted_has_left_the_files(tmp_path, owner):
     database = ChatDatabase(place_of_database(None, tmp_path))
     chat = chat_of(database, owner)
     add(database, owner, prompt(chat, text="Hippopotamus"))
+    add_file(database, owner, chat, data=b"hippo's pixels")
     kept = chat_of(database, owner)
     add(database, owner, prompt(kept, text="Rhinoceros"))
     database.run(lambda each: chats.delete_chat(each, owner, chat.id))
@@ -251,7 +313,7 @@ def test_other_revisions_are_refused_and_moves_keep_what_is_stored(tmp_path, own
     assert refusal(ChatDatabase, place).fault is ChatFault.OLDER
     with pytest.raises(ChatError, match="0001"):
         move("0002", is_upgrade=False)
-    move("0002", is_upgrade=True)
+    move(schema.HEAD, is_upgrade=True)
     assert all_of(database, owner, chat) == [first]
     hits = database.run(lambda each: search(each, owner, "zebra", 5))
     assert [hit.message_id for hit in hits] == [first.id]

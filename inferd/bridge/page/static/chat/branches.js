@@ -5,13 +5,14 @@
  *   tokens_per_second?: number | null }} Usage
  * @typedef {{ n_left_out: number, first_kept?: string | null, summary?: string | null }} LeftOut
  * @typedef {{ id: string, name: string, input: unknown, result?: unknown }} ToolCall
+ * @typedef {{ id: string, name: string, media_type: string, n_bytes: number }} Attachment
  * @typedef {{
  *   id: string, parent_id: string | null, chat_id: string, role: "prompter" | "assistant",
  *   content: string, created_at: string, state: string, thinking?: string | null,
  *   tool_calls?: ToolCall[], finish_reason?: string | null, usage?: Usage | null,
  *   error?: { code: string, message: string } | null, context?: LeftOut | null,
  *   work_parameters?: { model_config?: { name?: string } } | null,
- *   safety_label?: string | null, safety_rots?: string | null,
+ *   attachments?: Attachment[], safety_label?: string | null, safety_rots?: string | null,
  * }} Message
  */
 

@@ -18,7 +18,7 @@ const NOT_OFFERED = new Set([404, 501]);
  *   messages?: import("../chat/branches.js").Message[] }} Chat
  * @typedef {{ chat_id: string, message_id: string, title: string | null, excerpt: string }} Hit
  * @typedef {{ name: string, description?: string, n_ctx?: number | null, state?: string | null,
- *   thinking?: boolean | null }} Model
+ *   thinking?: boolean | null, images?: boolean | null, audio?: boolean | null }} Model
  */
 
 export class Chats extends Store {

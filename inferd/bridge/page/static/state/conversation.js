@@ -224,12 +224,12 @@ export class Conversation extends Store {
 
   /**
    * Send a message and have it answered.
-   * @param {string} content
+   * @param {{ content: string, attachments: { name: string, data: string }[] }} said
    * @param {Choice} choice
    * @param {Message | null} edited the message that this is another version of
    * @returns {Promise<boolean>} whether it was stored
    */
-  async send(content, choice, edited = null) {
+  async send({ content, attachments }, choice, edited = null) {
     if (this.isSending) return false;
     this.isSending = true;
     this.changed();
@@ -237,7 +237,7 @@ export class Conversation extends Store {
     await this.notices.trying(async () => {
       const chat = this.chat ?? (await this.#create(choice));
       const parent = edited ? edited.parent_id : (this.path.findLast(({ role }) => role === "assistant")?.id ?? null);
-      const message = await this.#post(chat, "prompter_message", { parent_id: parent, content });
+      const message = await this.#post(chat, "prompter_message", { parent_id: parent, content, ...(attachments.length ? { attachments } : {}) });
       isStored = true;
       this.#add(message);
       await this.#answer(chat, message, choice);
@@ -360,6 +360,9 @@ export class Conversation extends Store {
       }
     }
   }
+
+  /** @param {import("../chat/branches.js").Attachment} attachment @returns {Promise<Blob>} */
+  load = async ({ id }) => (await this.#client.ask(`/chats/${this.chat?.id}/attachments/${id}`)).blob();
 
   // --- other tabs -----------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
 /** Where a message is written, with the choice of the model and what goes with it. */
 
 import { Component, createRef } from "../vendor/preact.mjs";
-import { contextUse, count, size } from "../chat/words.js";
-import { attach, MAX_FILES, withTexts } from "../media/files.js";
+import { contextUse, count } from "../chat/words.js";
+import { attach, checkTaken, forget, MAX_FILES, mediaOf, withTexts } from "../media/files.js";
 import { Recorder, transcribe } from "../media/recorder.js";
 import { TakeError } from "../service/failure.js";
+import { ChosenFiles } from "./attachments.js";
 import { html, Watching } from "./html.js";
 
 /** Rows that the field grows to. */
@@ -42,13 +43,33 @@ export class Composer extends Watching {
 
   componentWillUnmount() {
     super.componentWillUnmount();
+    this.#forgetFiles();
     this.props.mounted(null);
   }
 
   /** @param {Props} before */
   componentDidUpdate(before) {
     const { edited } = this.props;
-    if (edited && edited !== before.edited) this.#put(edited.content);
+    if (edited && edited !== before.edited) void this.#edit(edited);
+  }
+
+  /** @param {Message} edited whose text and files another version begins with */
+  async #edit(edited) {
+    const { conversation } = this.props;
+    this.#forgetFiles();
+    this.#put(edited.content);
+    await conversation.notices.trying(async () => {
+      for (const attachment of edited.attachments ?? []) {
+        const blob = await conversation.load(attachment);
+        if (this.props.edited !== edited) return;
+        await this.take([new File([blob], attachment.name, { type: attachment.media_type })]);
+      }
+    });
+  }
+
+  #forgetFiles() {
+    this.#files.forEach(forget);
+    this.#files = [];
   }
 
   /** @param {string} text */
@@ -78,15 +99,19 @@ export class Composer extends Watching {
 
   #cancelEdit = () => {
     this.props.endEdit();
+    this.#forgetFiles();
     this.#put("");
+    this.setState({});
   };
 
   #send = async () => {
-    const { conversation, edited, endEdit, model, thinking } = this.props;
+    const { chats, conversation, edited, endEdit, model, thinking } = this.props;
     const content = withTexts(this.#field.current.value.trim(), this.#files);
-    if (!content || conversation.current || !model) return;
-    if (!(await conversation.send(content, { model, thinking }, edited))) return;
-    this.#files = [];
+    const attachments = mediaOf(this.#files);
+    if (!(content || attachments.length) || conversation.current || !model) return;
+    const isTaken = await conversation.notices.trying(async () => checkTaken(this.#files, chats.model(model)));
+    if (!isTaken || !(await conversation.send({ content, attachments }, { model, thinking }, edited))) return;
+    this.#forgetFiles();
     endEdit();
     this.#put("");
     this.setState({});
@@ -147,7 +172,7 @@ export class Composer extends Watching {
     return html`
       <form class="composer" onSubmit=${this.#onSubmit}>
         ${edited ? html`<p class="editing">Another version of a message. <button type="button" class="quiet" onClick=${this.#cancelEdit}>Keep the old one</button></p>` : null}
-        ${this.#files.length ? html`<ul class="files">${this.#files.map((file) => this.#file(file))}</ul>` : null}
+        <${ChosenFiles} files=${this.#files} remove=${this.#remove} />
         <textarea
           ref=${this.#field} id="message" rows="1" aria-label="Message" placeholder="Write a message" autofocus
           onKeyDown=${this.#onKey} onInput=${this.#fit} onPaste=${this.#onPaste}
@@ -195,13 +220,12 @@ export class Composer extends Watching {
   }
 
   /** @param {Attached} file */
-  #file(file) {
-    const remove = () => {
-      this.#files = this.#files.filter((each) => each !== file);
-      this.setState({});
-    };
-    return html`<li>${file.name} <span class="hint">${size(file.n_bytes)}</span> <button type="button" class="quiet" aria-label=${`Remove ${file.name}`} onClick=${remove}>×</button></li>`;
-  }
+  #remove = (file) => {
+    this.#files = this.#files.filter((each) => each !== file);
+    forget(file);
+    this.#field.current.focus();
+    this.setState({});
+  };
 }
 
 /**

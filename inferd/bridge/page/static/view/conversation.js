@@ -125,6 +125,7 @@ export class ConversationView extends Watching {
       isLinked=${conversation.isLinked}
       isSpeaking=${speaker.speaking === message.id}
       act=${act}
+      load=${conversation.load}
     />`;
   }
 }

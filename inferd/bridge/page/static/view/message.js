@@ -4,6 +4,7 @@ import { Component } from "../vendor/preact.mjs";
 import { hasEnded } from "../chat/answer.js";
 import { ending, leftOut, took, waitingFor } from "../chat/words.js";
 import { visible } from "../text/controls.js";
+import { AttachmentView } from "./attachments.js";
 import { AnswerText } from "./body.js";
 import { html } from "./html.js";
 
@@ -16,6 +17,7 @@ const MAX_INPUT = 4000;
  *   message: Message, versions: Message[], waiting: import("../chat/answer.js").Waiting | null,
  *   isLast: boolean, isLinked: boolean, isSpeaking: boolean,
  *   act: (action: string, message: Message) => void,
+ *   load: (attachment: import("../chat/branches.js").Attachment) => Promise<Blob>,
  * }} Props
  * @extends {Component<Props>}
  */
@@ -42,7 +44,8 @@ export class MessageView extends Component {
   #prompt(message) {
     return html`
       <article class="message prompt" aria-label="You" data-id=${message.id}>
-        <div class="prompt-text">${visible(message.content)}</div>
+        ${message.attachments?.length ? html`<div class="attachments">${message.attachments.map((each) => html`<${AttachmentView} key=${each.id} attachment=${each} load=${this.props.load} />`)}</div>` : null}
+        ${message.content ? html`<div class="prompt-text">${visible(message.content)}</div>` : null}
         <footer class="actions">
           ${this.#versions()}
           <button type="button" class="quiet" onClick=${this.#does("edit")}>Edit</button>
