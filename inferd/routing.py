@@ -75,8 +75,8 @@ CONSTRAINS_OUTPUT: Final = Requirement(
 )
 KNOWS_TOKENS: Final = Requirement(
     "ids of tokens",
-    lambda caps: caps.generate and not caps.remote,
-    lambda *_: InvalidRequestError("input_tokens, token_ids: no model is local"),
+    lambda caps: caps.generate and (caps.token_ids or not caps.remote),
+    lambda *_: InvalidRequestError("input_tokens, token_ids: no model tells ids"),
 )
 GENERATES_OR_TRANSCRIBES: Final = Requirement(
     "text generation or transcription",

@@ -51,6 +51,9 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     thinking: bool = False
     structure: bool = False
     """Whether it can constrain an answer to a grammar, a schema or a call."""
+    token_ids: bool = False
+    """With ``remote``: whether it takes prompts of token ids, and tells those of answers, as
+    every local model that generates does."""
     embed: bool = False
     rerank: bool = False
     transcribe: bool = False

@@ -70,6 +70,21 @@ def test_the_ids_of_an_answer_continue_a_prompt_of_tokens(daemon):
     assert rest[-1]["usage"]["cached_tokens"] == len(prompt) + 6 - 1
 
 
+def test_tokens_pass_a_daemon_in_front_as_they_are(daemon, make_daemon):
+    far = {"name": "far", "kind": "inferd", "model": "chat", "route_unnamed": True}
+    address = {"base_url": f"sockets:{daemon.directory}", "token_ids": True}
+    front = make_daemon({"backend": [{**far, **address}]}).start()
+    asked = {"max_tokens": 12, "token_ids": True, "seed": 3}
+    text = {"type": "text", "text": "hello"}
+    message = {"role": "user", "content": [text]}
+    for prompt in ({"input_tokens": [7, 8, 9]}, {"messages": [message]}):
+        asking = {**asked, **prompt}
+        near, there = send(daemon, **asking), send(front, **asking)
+        assert len(ids_of(there)) == 12
+        assert ids_of(there) == ids_of(near)
+        assert there[-1]["usage"]["input_tokens"] == near[-1]["usage"]["input_tokens"]
+
+
 def test_a_large_line_of_tokens_is_counted_and_a_form_is_held_to(daemon):
     fields = {"max_tokens": 4, "padding": "x" * 32 * 1024}
     form = {"type": "regex", "pattern": "[ab]{3}"}

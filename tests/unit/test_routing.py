@@ -159,7 +159,7 @@ def test_the_reason_of_the_first_that_could_have_is_given():
 REFUSALS = {
     KNOWS_TOKENS: (
         "invalid_request",
-        "invalid request: input_tokens, token_ids: no model is local",
+        "invalid request: input_tokens, token_ids: no model tells ids",
     ),
     GENERATES: ("backend_unavailable", "no backend available"),
     SERVES_V2: ("internal", 'backend "ready" does not advertise v2 capability'),

@@ -29,6 +29,9 @@ class InferdSettings(RemoteSettings, frozen=True, tag="inferd", tag_field="kind"
     """The model there has a reasoning trace."""
     structure: bool = False
     """The daemon there holds answers to a structure."""
+    token_ids: bool = False
+    """The model there takes prompts of token ids, and tells the ids of answers, as those do
+    that the daemon there has loaded itself."""
     vision: bool = False
     """The model there takes images."""
     audio: bool = False

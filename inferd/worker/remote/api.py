@@ -49,10 +49,11 @@ class RemoteRequest(NamedTuple):
 
 
 class TokenPiece(NamedTuple):
-    """A piece that is one token, for jobs that ask for log probabilities."""
+    """A piece that is one token, for jobs that ask for log probabilities or ids."""
 
     piece: bytes
-    logprob: Logprob
+    logprob: Logprob | None = None
+    token_id: int | None = None
 
 
 Piece = bytes | TokenPiece

@@ -21,6 +21,7 @@ MARKERS: Final = frozenset({OPEN_THOUGHT, CLOSE_THOUGHT, _OPEN_CALL, _CLOSE_CALL
 class _Call(msgspec.Struct):
     name: str = ""
     arguments: str = ""
+    token_ids: Sequence[int] = ()
 
 
 class GenericWriter:
@@ -66,8 +67,30 @@ class GenericWriter:
         *closing, _ = self.write(text)
         return [*closing, *tokens]
 
-    def call(self, index: int, name: str, arguments: str) -> None:
-        """Note a part of a call.
+    def with_ids(self, pieces: Sequence[Piece], ids: Sequence[int]) -> Sequence[Piece]:
+        """Give pieces the ids of the tokens that they come from, as far as they are asked for.
+
+        The pieces of tokens have one each where they are as many. Else the last piece has the
+        last id, and those before it have none: they are markers, written here.
+        """
+        if not (ids and self._job.wants_token_ids):
+            return pieces
+        texts = [each for each in pieces if isinstance(each, TokenPiece)]
+        markers = [each for each in pieces if not isinstance(each, TokenPiece)]
+        if len(texts) == len(ids):
+            given = zip(texts, ids, strict=True)
+            return [*markers, *(each._replace(token_id=id_) for each, id_ in given)]
+        self._count(len(ids) - 1)
+        if texts or not markers:
+            alone = [TokenPiece(b"", token_id=each) for each in ids]
+            return [*markers, *alone, *texts]
+        alone = [TokenPiece(b"", token_id=each) for each in ids[:-1]]
+        return [*markers[:-1], *alone, TokenPiece(markers[-1], token_id=ids[-1])]
+
+    def call(
+        self, index: int, name: str, arguments: str, token_ids: Sequence[int] = ()
+    ) -> None:
+        """Note a part of a call, or all of it with the ids of its tokens.
 
         Raises:
             RemoteError: no call was allowed, or there are too many, or too long ones.
@@ -85,12 +108,14 @@ class GenericWriter:
         call = self._calls.setdefault(index, _Call())
         call.name += name
         call.arguments += arguments
+        call.token_ids = token_ids
 
-    def finish(self) -> list[bytes]:
+    def finish(self) -> list[Piece]:
         """Write what is left, which is the calls."""
-        pieces = self._close_thought()
+        pieces: list[Piece] = [*self._close_thought()]
         for _, call in sorted(self._calls.items()):
-            pieces += (_OPEN_CALL, _write_call(call), _CLOSE_CALL)
+            opening = self.with_ids([_OPEN_CALL], call.token_ids)
+            pieces += (*opening, _write_call(call), _CLOSE_CALL)
         return pieces
 
     @property

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Generic, TypeVar
 
 import trio
+from msgspec.structs import replace
 
 from inferd.backend.job import GenerateJob, Job, media_of
 from inferd.config.kinds.remote import RemoteSettings
@@ -170,14 +171,15 @@ class RemoteService(Generic[S]):
         except RefusedError as error:
             return Refused(ticket=ticket, reason=str(error))
         n_bytes = count_text_bytes(request, job, media)
-        estimate = self._estimate.tokens(n_bytes)
+        n_tokens = len(job.input_tokens) if isinstance(job, GenerateJob) else 0
+        estimate = n_tokens or self._estimate.tokens(n_bytes)
         # an estimate refuses nothing: whether the prompt fits, the remote says
         n_ctx = self._settings.n_ctx
         prompt_tokens = estimate if n_ctx is None else min(estimate, n_ctx)
         self._questions[ticket] = _Question(
             job,
             request,
-            n_bytes=0 if media_of(job) else n_bytes,
+            n_bytes=0 if media_of(job) or n_tokens else n_bytes,
             prompt_tokens=prompt_tokens,
         )
         return PromptReady(ticket=ticket, prompt_tokens=prompt_tokens, is_estimate=True)
@@ -311,7 +313,10 @@ class RemoteService(Generic[S]):
             last, ended = reader.finish()
             if not ended.usage.is_estimate:
                 self._estimate.note(question.n_bytes, ended.usage.prompt_tokens)
-            await self._end(ticket, _step(ticket, last, ended))
+            *others, end = [*_steps(ticket, last)] or [Step()]
+            for step in others:
+                await self._channel.send(step)
+            await self._end(ticket, replace(end, ended=[ended]))
             await _read_to_end(parts)
 
     async def _end(self, ticket: int, message: FromWorker) -> None:
@@ -327,23 +332,28 @@ class RemoteService(Generic[S]):
 
 
 def _steps(ticket: int, pieces: Sequence[Piece]) -> Iterator[Step]:
-    """Make the messages of pieces; in each either all have log probabilities or none has."""
+    """Make the messages of pieces; in each all have a log probability and an id or none has."""
     for start in range(0, len(pieces), STEP_PIECES):
-        batch = pieces[start : start + STEP_PIECES]
-        for _, run in groupby(batch, key=type):
+        batch = map(_token_of, pieces[start : start + STEP_PIECES])
+        for _, run in groupby(
+            batch, key=lambda each: (each.logprob is None, each.token_id is None)
+        ):
             yield _step(ticket, list(run))
 
 
-def _step(ticket: int, pieces: Sequence[Piece], *ended: Ended) -> Step:
+def _token_of(piece: Piece) -> TokenPiece:
+    return piece if isinstance(piece, TokenPiece) else TokenPiece(piece)
+
+
+def _step(ticket: int, pieces: Sequence[TokenPiece]) -> Step:
     return Step(
-        pieces=[
-            (ticket, each.piece if isinstance(each, TokenPiece) else each)
-            for each in pieces
-        ],
+        pieces=[(ticket, each.piece) for each in pieces],
         logprobs=[
-            (ticket, each.logprob) for each in pieces if isinstance(each, TokenPiece)
+            (ticket, each.logprob) for each in pieces if each.logprob is not None
         ],
-        ended=[*ended],
+        token_ids=[
+            (ticket, each.token_id) for each in pieces if each.token_id is not None
+        ],
     )
 
 

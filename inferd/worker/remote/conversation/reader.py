@@ -67,7 +67,7 @@ class AnswerBase(ABC):
             RemoteError: it is no part of an answer, or reports an error.
         """
 
-    def finish(self) -> tuple[Sequence[bytes], Ended]:
+    def finish(self) -> tuple[Sequence[Piece], Ended]:
         """Return the last pieces and the end, when the answer has ended.
 
         Raises:
@@ -99,9 +99,11 @@ class AnswerBase(ABC):
         pieces = self._writer.reason(thought) if thought else []
         return [*pieces, *self._writer.write(text)] if text else pieces
 
-    def _write_call(self, name: str, arguments: msgspec.Raw) -> None:
+    def _write_call(
+        self, name: str, arguments: msgspec.Raw, token_ids: Sequence[int] = ()
+    ) -> None:
         """Write a call that has come whole."""
-        self._writer.call(self._n_calls, name, bytes(arguments).decode())
+        self._writer.call(self._n_calls, name, bytes(arguments).decode(), token_ids)
         self._n_calls += 1
 
     def _usage(self) -> Usage:

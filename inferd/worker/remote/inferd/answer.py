@@ -62,30 +62,32 @@ class FrameReader(AnswerBase):
             return []
         return self._pieces(frame.block, frame)
 
-    def finish(self) -> tuple[Sequence[bytes], Ended]:
+    def finish(self) -> tuple[Sequence[Piece], Ended]:
         """Return the last pieces and the end; raises ``RemoteError`` without ``done``."""
         pieces, ended = super().finish()
         done = self._done
         assert done is not None  # noqa: S101  # the reason came with it
         told = done.structure_complete
-        return pieces, replace(
+        return [*pieces, *self._writer.with_ids([], done.token_ids)], replace(
             ended,
+            end_token_id=done.end_token_id,
             stop_token_id=done.stop_token_id,
             structure_complete=ended.structure_complete if told is None else told,
         )
 
     def _pieces(self, block: Block, frame: Frame) -> Sequence[Piece]:
+        ids = frame.token_ids
         match block.type:
             case "text":
                 tokens = [TokenPiece(bytes(x.bytes), x) for x in frame.logprobs]
                 joined = b"".join(each.piece for each in tokens)
                 if tokens and joined == block.delta.encode("utf-8", "replace"):
-                    return self._writer.write_tokens(tokens)
-                return self._write(text=block.delta)
+                    return self._writer.with_ids(self._writer.write_tokens(tokens), ids)
+                return self._writer.with_ids(self._write(text=block.delta), ids)
             case "thinking":
-                return self._write(thought=block.delta)
+                return self._writer.with_ids(self._write(thought=block.delta), ids)
             case "tool_use":
-                self._write_call(block.name, block.input)
+                self._write_call(block.name, block.input, ids)
                 return []
             case _:  # of a later version
                 return []

@@ -40,6 +40,7 @@ def capabilities(settings: InferdSettings) -> BackendCapabilities:
         tools=settings.tools,
         thinking=settings.thinking,
         structure=settings.structure,
+        token_ids=settings.token_ids,
         n_ctx=settings.n_ctx or 0,
         dialect="generic",
         remote=True,

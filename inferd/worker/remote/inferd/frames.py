@@ -1,10 +1,10 @@
 """The frames of a daemon's answers, as far as they are read; unknown fields are passed over."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from inferd.errors import ErrorCode
 from inferd.ipc.worker import Overflow
@@ -38,6 +38,9 @@ _BY_CONFIGURATION: Final = frozenset(
     }
 )
 _MOST: Final = 2**31 - 1
+
+
+TokenId = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 class Block(Struct):
@@ -84,6 +87,8 @@ class Frame(Struct):
     id: str = ""
     block: Block | None = None
     logprobs: list[Logprob] = []
+    token_ids: list[TokenId] = []
+    end_token_id: TokenId | None = None
     usage: FrameUsage | None = None
     stop_reason: str = ""
     stop_token_id: int | None = None

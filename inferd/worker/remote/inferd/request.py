@@ -91,7 +91,9 @@ def write_line(request: Request) -> bytes:
         RefusedError: it is too long for a line, as large media are.
     """
     given = {
-        name: value for name, value in asdict(request).items() if value is not None
+        name: value
+        for name, value in asdict(request).items()
+        if value is not None and value is not UNSET
     }
     line = msgspec.json.encode(given)
     if len(line) > MAX_FRAME_BYTES:
@@ -123,7 +125,11 @@ def _request(
         id=REQUEST_ID,
         model=settings.model,
         via=[*job.via] or None,
-        messages=[_message(job, turn, left) for turn in job.turns],
+        messages=UNSET
+        if job.input_tokens
+        else [_message(job, turn, left) for turn in job.turns],
+        input_tokens=job.input_tokens or None,
+        token_ids=job.wants_token_ids or None,
         attachments=[*attachments.values()],
         tools=[
             Tool(each.name, each.description, msgspec.Raw(each.input_schema.encode()))

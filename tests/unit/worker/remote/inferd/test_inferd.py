@@ -140,6 +140,42 @@ def test_tokens_have_their_log_probabilities_where_they_are_those_of_the_text():
         assert [*reader.read(line(**frame, block=block))] == expected
 
 
+def test_each_token_s_id_passes_once_with_the_part_that_it_came_with():
+    assert SOCKETS.chat is not None
+    asked = job(wants_token_ids=True, thinks=True, tools=(ADD,))
+    reader = SOCKETS.chat.make_reader(FAR, 1, asked, 3)
+    call = {"type": "tool_use", "tool_call_id": "c", "name": "add", "input": {}}
+    blocks: list[tuple[list[int], dict[str, Any]]] = [
+        ([1, 2], {"type": "thinking", "delta": "Hm"}),
+        ([3], {"type": "text", "delta": "Hi"}),
+        ([4, 5], call),
+    ]
+    pieces = [
+        piece
+        for ids, block in blocks
+        for piece in reader.read(line(type="frame", token_ids=ids, block=block))
+    ]
+    usage = {"input_tokens": 3, "output_tokens": 6}
+    end = {"stop_reason": "tool_use", "token_ids": [6], "end_token_id": 7}
+    assert not reader.read(line(type="done", usage=usage, **end))
+    last, ended = reader.finish()
+    assert ended.end_token_id == 7
+    told = [each for each in [*pieces, *last] if isinstance(each, TokenPiece)]
+    assert [(each.piece, each.token_id) for each in told] == [
+        (b"", 1),
+        (b"Hm", 2),
+        (b"Hi", 3),
+        (b"", 4),
+        (b"<tool_call>\n", 5),
+        (b"", 6),
+    ]
+    for wrong in (-1, 2**32):
+        with pytest.raises(RemoteError, match="part of an answer"):
+            reader.read(line(type="frame", token_ids=[wrong]))
+    sent = line_of.write_chat(FAR, job(turns=[], input_tokens=[5, 6])).body
+    assert resolve_v2(decode_blocks(sent), seed=0).job.input_tokens == [5, 6]
+
+
 FAULTS: Final = {
     "part of an answer": b'{"type": "frame", ',
     "of another request": line(type="frame", id="x"),
