@@ -4,7 +4,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -43,7 +43,7 @@ from inferd.server.loading.factory import BackendFactory
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.swap import SharedModels
 from inferd.server.services.endpoints import BINDINGS, AnyBinding, surfaces_of
-from inferd.server.telemetry.log import writing_log
+from inferd.server.telemetry.log import Log, writing_log
 from inferd.server.telemetry.log_file import LogFile
 from inferd.server.telemetry.setup import Telemetry, make_telemetry
 from inferd.service.bind import ListenError
@@ -90,7 +90,6 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
     """
     telemetry = _telemetry_for(config)
     telemetry.board.model_choices = {**choices}
-    on_lost_line = telemetry.metrics.line_lost
     surfaces = surfaces_of(bindings)
 
     def make(inherited: InheritedSockets) -> Daemon:
@@ -107,7 +106,7 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
 
     with (
         _inherited(surfaces) as (inherited, is_invalid),
-        writing_log(config.log.level, log_file(config), on_lost_line, surfaces) as log,
+        _writing_log(config, telemetry, surfaces) as log,
     ):
         if not (refusal := refusal or is_invalid):
             with _duplicates(inherited) as listening:
@@ -119,6 +118,19 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
     if refusal and not is_logged:
         raise StartError(refusal)
     return not refusal
+
+
+def _writing_log(
+    config: Config, telemetry: Telemetry, surfaces: Sequence[Surface]
+) -> AbstractContextManager[Log]:
+    """Write the log as it is configured while inside."""
+    return writing_log(
+        config.log.level,
+        log_file(config),
+        telemetry.metrics.line_lost,
+        surfaces,
+        telemetry.log_tail,
+    )
 
 
 @contextmanager

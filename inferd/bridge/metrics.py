@@ -1,6 +1,6 @@
 """The metrics of the bridge, in Prometheus' text format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
@@ -87,6 +87,11 @@ class BridgeMetrics:
             self._tokens_by_principal.labels(principal).inc(n_tokens)
         self._tokens.labels(route or "none").inc(n_tokens)
 
+    def tokens_of(self, principal: str) -> tuple[int, int]:
+        """Return the tokens of one principal, and of all."""
+        own = _sum(self._tokens_by_principal, {"principal": principal})
+        return own, _sum(self._tokens_by_principal, {})
+
     def text(self, *, by_principal: bool = False) -> bytes:
         """Write the metrics.
 
@@ -95,3 +100,15 @@ class BridgeMetrics:
         """
         text = generate_latest(self._registry)
         return text + generate_latest(self._principals) if by_principal else text
+
+
+def _sum(counter: Counter, labels: Mapping[str, str]) -> int:
+    """Return the sum of a counter's samples that have some labels."""
+    samples = (each for metric in counter.collect() for each in metric.samples)
+    return int(
+        sum(
+            each.value
+            for each in samples
+            if each.name.endswith("_total") and labels.items() <= each.labels.items()
+        )
+    )

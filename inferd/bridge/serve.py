@@ -7,7 +7,9 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -37,6 +39,7 @@ from inferd.bridge.identity.usage_file import (
     usage_path,
 )
 from inferd.bridge.media.decoders import MediaDecoders
+from inferd.bridge.metrics import BridgeMetrics
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.bridge.upstream.helper import HelperClient
 from inferd.chats.store import ChatStore
@@ -108,8 +111,16 @@ def head_rules(places: Sequence[Place], settings: BridgeSettings) -> HeadRules:
     return HeadRules(frozenset(names), frozenset(settings.origins))
 
 
+CHAT_ANSWERS: Final = "/chats/{chat_id}/assistant_message"
+"""The route by which metrics count the tokens of chats."""
+
+
 def chat_set_up(
-    options: BridgeOptions, daemon: DaemonClient, callers: Callers, log: BridgeLog
+    options: BridgeOptions,
+    daemon: DaemonClient,
+    callers: Callers,
+    log: BridgeLog,
+    metrics: BridgeMetrics,
 ) -> ChatSetUp:
     """Return what the routes of chats are made of."""
     if not options.chats.enabled:
@@ -122,6 +133,7 @@ def chat_set_up(
         options.chats,
         log,
         options.settings.default_max_tokens,
+        count_tokens=partial(metrics.tokens_used, CHAT_ANSWERS),
     )
     return ChatSetUp(parts, is_development=options.is_development)
 
@@ -154,9 +166,17 @@ class _Bridge:
         callers = Callers(ApiTokens(tokens), own_uid, self._quota, self._owners)
         helper = HelperClient(options.directory)
         self._drain_s = settings.drain_s
-        self._chats = ChatRoutes(chat_set_up(options, daemon, callers, log))
+        metrics = BridgeMetrics()
+        self._chats = ChatRoutes(chat_set_up(options, daemon, callers, log, metrics))
         app = BridgeApp(
-            daemon, callers, rules, settings, log, helper=helper, chats=self._chats
+            daemon,
+            callers,
+            rules,
+            settings,
+            log,
+            helper=helper,
+            chats=self._chats,
+            metrics=metrics,
         )
         self._server = HttpServer(app, settings, tls, self._tell_bug)
         for name, text, read in (
@@ -165,7 +185,7 @@ class _Bridge:
             ("decoding", "Files that are being decoded.", lambda: decoders.n_running),
             ("chat_answers", "Answers of chats.", lambda: self._chats.n_running),
         ):
-            app.metrics.gauge(f"inferd_bridge_{name}", text, read)
+            metrics.gauge(f"inferd_bridge_{name}", text, read)
 
     def _check_owners(self, socks: Sequence[socket.socket]) -> None:
         """Log where the kernel does not say whose a connection is, and ask it no more."""

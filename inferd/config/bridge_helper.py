@@ -30,10 +30,11 @@ class HelperSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     uids: Annotated[tuple[HelperUid, ...], Meta(max_length=64)] = ()
     """Users who may ask it, by number or name, besides its own: that of the bridge, if it is
     another one. The unit of the machine's helper adds ``inferd-bridge``."""
-    allow: tuple[HelperCommand, ...] = ("list", "show", "status")
+    allow: tuple[HelperCommand, ...] = ("list", "show", "status", "machine")
     """What it does: ``list``, ``show``, ``pull`` and ``remove`` models of the store for tokens
-    with the scope ``models``; ``status``, ``load``, ``unload`` and ``reload`` of the daemon for
-    those with ``admin``. By default nothing that changes anything."""
+    with the scope ``models``; ``status``, ``machine`` (requests and metrics), ``log`` (its newest
+    lines, which name users and files), ``load``, ``unload`` and ``reload`` of the daemon for
+    those with ``admin``. By default nothing that changes anything, and not the log."""
     allow_sources: Annotated[
         tuple[AllowedSource, ...], Meta(max_length=MAX_ALLOWED_SOURCES)
     ] = ()

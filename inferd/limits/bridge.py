@@ -214,6 +214,18 @@ HELPER_PULL_S: Final = 6 * 3600.0
 HELPER_FREE_BYTES: Final = 8 * 1024 * 1024 * 1024
 """Bytes of the store's file system that pulls leave free, for all else on it. F-53."""
 
+MAX_TOLD_REQUESTS: Final = 100
+"""Requests of which the helper, and the bridge to each caller, tells at once: more nobody reads.
+F-65."""
+
+OWN_REQUESTS_S: Final = 5.0
+"""Seconds that the daemon may take to list its requests for somebody who looks at the status.
+F-65."""
+
+OWN_REQUESTS_KEPT_S: Final = 0.5
+"""Seconds for which that list serves all who look: the daemon has few places for those who watch
+it. F-65."""
+
 MAX_ALLOWED_SOURCES: Final = 64
 """Entries of ``allow_sources``: each is compared with each source."""
 

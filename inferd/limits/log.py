@@ -60,3 +60,11 @@ reconnect at once. F-4."""
 
 MAX_REFUSAL_LOG_KEYS: Final = 1024
 """Pairs of user and socket for which that interval is kept; the oldest is dropped first."""
+
+LOG_TAIL_LINES: Final = 100
+"""Newest lines that operators may read over the admin socket: what somebody reads who looks for
+what has just gone wrong; the log has the rest. F-65."""
+
+LOG_TAIL_LINE_BYTES: Final = 2048
+"""Bytes of one of them, beyond which it has its first fields alone: all of them together are far
+below what one line of the protocol may have. F-65."""

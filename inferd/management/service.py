@@ -21,6 +21,11 @@ from inferd.limits.bridge import (
     HELPER_WRITE_S,
 )
 from inferd.limits.residency import LOAD_COMMAND_S
+from inferd.management.machine import (
+    managed_backends,
+    managed_log,
+    managed_machine,
+)
 from inferd.management.policy import HelperPolicy, HelperRefusedError
 from inferd.management.pulling import PullTask
 from inferd.management.pulls import pull_frames
@@ -37,7 +42,7 @@ from inferd.wire.management import (
     HelperDone,
     HelperFrame,
     HelperRequest,
-    ManagedBackend,
+    ManagedMachine,
     helper_line,
 )
 
@@ -205,8 +210,20 @@ class HelperService:
                 check = self._policy.check_source
                 freed = await in_thread(remove_model, store, name, check)
                 return [HelperDone(freed_bytes=freed)]
+            case _:
+                return await self._told(request)
+
+    async def _told(self, request: HelperRequest) -> Sequence[HelperFrame]:
+        """Have the daemon carry out a request."""
+        match request.command:
             case "status":
-                return [*await self._backends(), HelperDone()]
+                reply = await self._ask(Command(command="backends"))
+                return [*managed_backends(reply), HelperDone()]
+            case "machine":
+                return [await self._machine(), HelperDone()]
+            case "log":
+                reply = await self._ask(Command(command="log"))
+                return [managed_log(reply), HelperDone()]
             case _:
                 return [await self._order(request)]
 
@@ -227,19 +244,9 @@ class HelperService:
                 async for frame in frames:
                     yield frame
 
-    async def _backends(self) -> list[ManagedBackend]:
-        reply = await self._ask(Command(command="backends"))
-        listed = [] if reply.backends is UNSET else reply.backends
-        return [
-            ManagedBackend(
-                name=each.name,
-                ready=each.ready,
-                aliases=() if each.aliases is UNSET else tuple(each.aliases),
-                state=None if each.state is UNSET else each.state,
-                unavailable=None if each.unavailable is UNSET else each.unavailable,
-            )
-            for each in listed
-        ]
+    async def _machine(self) -> ManagedMachine:
+        requests = await self._ask(Command(command="requests"))
+        return managed_machine(requests, await self._ask(Command(command="metrics")))
 
     async def _order(self, request: HelperRequest) -> HelperDone:
         reply = await self._ask(

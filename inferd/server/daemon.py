@@ -45,7 +45,6 @@ from inferd.server.services.endpoints import (
     surfaces_of,
 )
 from inferd.server.services.pipeline import Pipeline
-from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.setup import Telemetry
 from inferd.server.telemetry.status import BackendFacts
 from inferd.service.bind import ListenError
@@ -75,7 +74,7 @@ class Daemon:
         ConfigError: a configured user or group does not exist.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0915  # the parts of the process
+    def __init__(  # noqa: PLR0913  # the parts of the process
         self,
         config: Config,
         listeners: Listeners,
@@ -90,7 +89,7 @@ class Daemon:
         self._models = models or SharedModels(ModelLoader())
         self._listeners = listeners
         self._backends = [*backends]
-        self._board, self._notifier, metrics = telemetry
+        self._board, self._notifier, metrics, _ = telemetry
         self._read_config = read_config
         self._queue = RequestQueue(make_admission(config))
         self._queue.observer = self._models.loader
@@ -120,15 +119,14 @@ class Daemon:
         self._budgets = make_budgets(config.backend, metrics)
         self._reloader = Reloader(self._reload, self._notifier)
         self._store = self._make_store(config)
-        self._commands = self._make_commands(metrics)
+        self._commands = self._make_commands(telemetry)
         self._swap = self._make_swap(config)
         metrics.add_gauges(*self._queue.gauges(), *deps.gauges())
         self._connections = ConnectionRegistry()
         self._n_admin_clients = 0
         self._admin_client_left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
-        self._scope = trio.CancelScope()
-        self._drain_scope = trio.CancelScope()
+        self._scope, self._drain_scope = trio.CancelScope(), trio.CancelScope()
         self._is_ready = self._stop_requested = False
         self._serve_sockets: Callable[[], list[str]] = list
 
@@ -145,18 +143,19 @@ class Daemon:
         self._board.unread = store.unread
         return store
 
-    def _make_commands(self, metrics: Metrics) -> Commands:
+    def _make_commands(self, telemetry: Telemetry) -> Commands:
         return Commands(
             in_flight=self._deps.in_flight,
             queue=self._queue,
             backends=self._backends,
-            metrics=metrics,
+            metrics=telemetry.metrics,
             drain=self._drain_once,
             reload=self.reload,
             loader=self._models.loader,
             names=self._running_config.names,
             store=self._store,
             budgets=self._budgets,
+            log_tail=telemetry.log_tail,
         )
 
     def stop(self) -> None:

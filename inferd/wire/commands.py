@@ -12,8 +12,8 @@ class Command(Struct, frozen=True, kw_only=True):
     """A command from an admin client."""
 
     command: str
-    """``requests``, ``metrics``, ``backends``, ``cancel``, ``load``, ``unload``, ``drain`` or
-    ``reload``."""
+    """``requests``, ``metrics``, ``backends``, ``log``, ``cancel``, ``load``, ``unload``,
+    ``drain`` or ``reload``."""
     id: str | None = None
     """With ``cancel``: the id of the request to cancel."""
     principal: str | UnsetType | None = UNSET
@@ -80,6 +80,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     backends: list[BackendInfo] | UnsetType = UNSET
     text: str | UnsetType = UNSET
     """With ``metrics``: the metrics in Prometheus' text format."""
+    lines: list[str] | UnsetType = UNSET
+    """With ``log``: the newest lines of the log, each an object of JSON, the oldest first."""
     cancelled: int | UnsetType = UNSET
     """With ``cancel``: number of requests that were cancelled."""
     applied: list[str] | UnsetType = UNSET

@@ -15,7 +15,16 @@ HELPER_SOCKET: Final = "bridge_helper.sock"
 """File name of the socket, beside those of the daemon."""
 
 HelperCommand = Literal[
-    "list", "show", "pull", "remove", "status", "load", "unload", "reload"
+    "list",
+    "show",
+    "pull",
+    "remove",
+    "status",
+    "machine",
+    "log",
+    "load",
+    "unload",
+    "reload",
 ]
 """What the helper does for the bridge."""
 
@@ -86,6 +95,47 @@ class ManagedBackend(
     state: str | None = None
     """Of a backend whose model is loaded on demand."""
     unavailable: str | None = None
+    n_slots: int | None = None
+    """Requests that it runs at once, if it is known."""
+    n_ctx: int | None = None
+    """Tokens that a request may take, prompt and answer together, if it is known."""
+
+
+class ManagedRequest(Struct, frozen=True, kw_only=True):
+    """A request that waits or runs, without its id."""
+
+    uid: int
+    """The caller's user; -1 if the kernel did not report it."""
+    principal: str | None = None
+    """For whom a gateway's request asks."""
+    socket: str
+    phase: Literal["queued", "running"]
+    age_ms: float
+    backend: str | None = None
+    position: int | None = None
+    """In the queue, 1 for the next to run; unknown where an earlier one of its connection
+    waits."""
+    output_tokens: int
+
+
+class ManagedMachine(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="machine"
+):
+    """The daemon's requests and metrics."""
+
+    requests: tuple[ManagedRequest, ...]
+    """Those that run first, then the queue in its order."""
+    n_omitted: int = 0
+    """Further requests."""
+    metrics: str
+    """In Prometheus' text format."""
+
+
+class ManagedLog(Struct, frozen=True, kw_only=True, tag_field="type", tag="log"):
+    """The newest lines of the daemon's log."""
+
+    lines: tuple[str, ...]
+    """Each an object of JSON, the oldest first."""
 
 
 class HelperDone(Struct, frozen=True, kw_only=True, tag_field="type", tag="done"):
@@ -125,7 +175,15 @@ class HelperFailure(Struct, frozen=True, kw_only=True, tag_field="type", tag="er
     retry_after_s: float | None = None
 
 
-HelperFrame = PullProgress | ManagedModel | ManagedBackend | HelperDone | HelperFailure
+HelperFrame = (
+    PullProgress
+    | ManagedModel
+    | ManagedBackend
+    | ManagedMachine
+    | ManagedLog
+    | HelperDone
+    | HelperFailure
+)
 HELPER_REQUESTS: Final = msgspec.json.Decoder(HelperRequest)
 HELPER_FRAMES: Final = msgspec.json.Decoder(HelperFrame)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
 from tests.daemon.harness import mock
+from tools.programs import program_python
 
 CHROMIUM: Final = "chromium"
 OPTIONS: Final = [
@@ -43,6 +44,31 @@ BACKENDS: Final = [
     mock(name="eyes", tokens=["A ", "cat."], vision=True),
     mock(name="ears", tokens=["heard "], transcribe=True),
 ]
+
+PHONE: Final = {
+    "viewport": {"width": 390, "height": 780},
+    "is_mobile": True,
+    "has_touch": True,
+    "device_scale_factor": 2,
+}
+
+
+def axe() -> str:
+    """Give the script of axe."""
+    root = program_python("page").parents[1]
+    return (root / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+def findings(page: Page) -> list[str]:
+    """Give what axe finds serious in what is shown."""
+    page.evaluate(axe())
+    found = page.evaluate("async () => (await axe.run()).violations")
+    return [
+        f"{each['id']}: {node['html']}"
+        for each in found
+        if each["impact"] in {"serious", "critical"}
+        for node in each["nodes"]
+    ]
 
 
 class Cable:

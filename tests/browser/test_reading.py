@@ -7,37 +7,12 @@ import pytest
 
 from inferd.bridge.identity.token import TokenRecord, make_token
 from inferd.bridge.identity.token_file import changing_tokens
-from tests.browser.browsing import TRAPS
+from tests.browser.browsing import PHONE, TRAPS, findings
 from tests.daemon.bridge import bridge_to
 from tests.daemon.harness import mock
 from tests.media_files import png_file, wav_file
-from tools.programs import program_python
 
 pytestmark = pytest.mark.short_version
-
-PHONE = {
-    "viewport": {"width": 390, "height": 780},
-    "is_mobile": True,
-    "has_touch": True,
-    "device_scale_factor": 2,
-}
-
-
-def axe() -> str:
-    root = program_python("page").parents[1]
-    return (root / "node_modules" / "axe-core" / "axe.min.js").read_text()
-
-
-def findings(page) -> list[str]:
-    """Give what axe finds serious in what is shown."""
-    page.evaluate(axe())
-    found = page.evaluate("async () => (await axe.run()).violations")
-    return [
-        f"{each['id']}: {node['html']}"
-        for each in found
-        if each["impact"] in {"serious", "critical"}
-        for node in each["nodes"]
-    ]
 
 
 def test_a_token_signs_in_and_a_wrong_one_says_what_to_do(

@@ -12,6 +12,8 @@ from inferd.wire.management import (
     HelperDone,
     HelperFrame,
     ManagedBackend,
+    ManagedLog,
+    ManagedMachine,
     ManagedModel,
     helper_line,
 )
@@ -92,6 +94,20 @@ class BackendListAnswer(ManagedAnswer):
     def whole(self) -> bytes:
         """Return the list."""
         return msgspec.json.encode(BackendListing(self._backends))
+
+
+class ToldAnswer(ManagedAnswer):
+    """What one frame says."""
+
+    def add(self, frame: HelperFrame) -> Iterator[bytes]:
+        """Take a frame; yield its line."""
+        if isinstance(frame, ManagedMachine | ManagedLog):
+            self._frame = frame
+        return super().add(frame)
+
+    def whole(self) -> bytes:
+        """Return the frame."""
+        return msgspec.json.encode(self._frame)
 
 
 LINES: Final = LinesForm()

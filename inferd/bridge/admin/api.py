@@ -10,6 +10,7 @@ from inferd.bridge.admin.answers import (
     ModelAnswer,
     ModelListAnswer,
     ModelListing,
+    ToldAnswer,
 )
 from inferd.bridge.admin.requests import (
     BackendRequest,
@@ -23,7 +24,7 @@ from inferd.bridge.openai.failures import OpenAiFailure, failure_body
 from inferd.bridge.translation.api import Api
 from inferd.bridge.translation.managed import ManagedOperation
 from inferd.bridge.translation.query import NO_QUERY
-from inferd.wire.management import HelperDone, ManagedModel
+from inferd.wire.management import HelperDone, ManagedLog, ManagedMachine, ManagedModel
 
 _MODELS: Final = "/admin/models"
 _MODEL: Final = "/admin/models/{model:path}"
@@ -74,6 +75,22 @@ ADMIN_API: Final = Api(
             summary="List the backends of the daemon, and whether each is loaded",
             ask=asking("status", BackendListAnswer),
             answer=BackendListing,
+        ),
+        ManagedOperation(
+            path="/admin/machine",
+            method="GET",
+            scope="admin",
+            summary="Tell the daemon's requests and metrics",
+            ask=asking("machine", ToldAnswer),
+            answer=ManagedMachine,
+        ),
+        ManagedOperation(
+            path="/admin/log",
+            method="GET",
+            scope="admin",
+            summary="Tell the newest lines of the daemon's log",
+            ask=asking("log", ToldAnswer),
+            answer=ManagedLog,
         ),
         ManagedOperation(
             path="/admin/load",

@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -70,6 +70,8 @@ class AnswerParts:
         )
     )
     """Bytes of files with which answers are asked for now."""
+    count_tokens: Callable[[int, str], None] = lambda _, __: None
+    """Is told the tokens of each request, and whose it was."""
 
 
 class Generation:
@@ -239,13 +241,16 @@ class Generation:
         """Ask the daemon; count what it costs."""
         n_answer = getattr(question.request, "max_tokens", None) or 0
         callers, principal = self._parts.callers, self._running.owner
-        with callers.spending(
-            self._caller, n_chars + n_answer, lambda: answer.n_tokens
-        ):
-            batches = self._parts.daemon.ask(question, principal)
-            async with aclosing(batches):
-                async for frames in batches:
-                    self._take(frames, answer, shows=shows)
+        try:
+            with callers.spending(
+                self._caller, n_chars + n_answer, lambda: answer.n_tokens
+            ):
+                batches = self._parts.daemon.ask(question, principal)
+                async with aclosing(batches):
+                    async for frames in batches:
+                        self._take(frames, answer, shows=shows)
+        finally:
+            self._parts.count_tokens(answer.n_tokens, principal)
 
     def _take(
         self, frames: Sequence[DaemonFrame], answer: PartialAnswer, *, shows: bool

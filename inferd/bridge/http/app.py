@@ -31,17 +31,17 @@ from inferd.bridge.http.guard import (
     credential_of,
     preflight_headers,
 )
+from inferd.bridge.http.own import OwnRoutes
 from inferd.bridge.http.page import PageRoutes
 from inferd.bridge.http.questions import lowering, read_question
 from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.identity.token_file import TokenFileError
-from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
+from inferd.bridge.metrics import BridgeMetrics
 from inferd.bridge.openapi.document import describe
 from inferd.bridge.openapi.route import HttpRoute
 from inferd.bridge.openapi.routes import (
-    ABOUT_THE_BRIDGE,
     lookup_routes,
     managed_routes,
     model_routes,
@@ -72,6 +72,7 @@ class BridgeApp:
         log: gets a line for each request.
         helper: answers requests to manage models; ``None`` for the one of this user.
         chats: answers those about chats; ``None`` where none are kept.
+        metrics: counts requests and tokens; ``None`` for new ones.
         apis: that are served.
     """
 
@@ -85,6 +86,7 @@ class BridgeApp:
         *,
         helper: HelperClient | None = None,
         chats: ChatRoutes | None = None,
+        metrics: BridgeMetrics | None = None,
         apis: Sequence[Api] = APIS,
     ) -> None:
         self._daemon = daemon
@@ -100,7 +102,7 @@ class BridgeApp:
         self._in_progress = SharedLimit(settings.max_connections)
         """Requests that are received or answered: a connection has one at a time."""
         self._began_s = int(time.time())
-        self.metrics = BridgeMetrics()
+        self.metrics = metrics or BridgeMetrics()
         handlers = [*self._routes()]
         self.routes = [route for route, _ in handlers]
         """All routes, as the router and the description have them."""
@@ -217,29 +219,12 @@ class BridgeApp:
     # --- routes -----------------------------------------------------------------------
 
     def _routes(self) -> Iterator[tuple[HttpRoute, Handler]]:
-        own = partial(own_route, self._apis)
         yield from PageRoutes(self._apis)
-        yield own("/health", "Tell that the bridge runs"), self._health
+        yield from OwnRoutes(self._apis, self._daemon, self.metrics)
         yield (
-            own(
-                "/ready",
-                "Tell whether the daemon answers",
-                reasons=(Reason.UNAVAILABLE,),
-            ),
-            self._ready,
+            own_route(self._apis, "/openapi.json", "Describe all routes"),
+            self._describe,
         )
-        yield own("/openapi.json", "Describe all routes"), self._describe
-        yield (
-            own(
-                "/metrics",
-                "Return the metrics of the bridge",
-                scopes=ABOUT_THE_BRIDGE,
-                answers={CONTENT_TYPE.partition(";")[0]: str},
-            ),
-            self._metrics,
-        )
-        info = own("/server_info", "Describe the bridge", scopes=ABOUT_THE_BRIDGE)
-        yield info, self._server_info
         for api in self._apis:
             yield from self._routes_of(api)
 
@@ -370,30 +355,3 @@ class BridgeApp:
         body = b"" if lookup.table is None else await exchange.read_body()
         models = await self._daemon.models() if lookup.asks_models else []
         await exchange.respond(200, lookup.answer(body, models, self._began_s))
-
-    async def _health(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
-        await exchange.respond(200, b'{"status":"ok"}')
-
-    async def _ready(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
-        if not await self._daemon.is_up():
-            raise BridgeError(
-                Reason.UNAVAILABLE, "the daemon is not ready", retry_after_s=1.0
-            )
-        await exchange.respond(200, b'{"status":"ready"}')
-
-    async def _metrics(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
-        """Answer with the metrics; who asks what is for those who manage the bridge."""
-        caller = exchange.caller
-        is_admin = caller is not None and "admin" in caller.scopes
-        text = self.metrics.text(by_principal=is_admin)
-        await exchange.respond(200, text, CONTENT_TYPE)
-
-    async def _server_info(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
-        fields = {
-            "name": "inferd-bridge",
-            "version": __version__,
-            "apis": [api.name for api in self._apis],
-            "models": [model.name for model in await self._daemon.models()],
-            "max_requests": self._daemon.places.limit,
-        }
-        await exchange.respond(200, msgspec.json.encode(fields))

@@ -23,6 +23,7 @@ from inferd.bridge.translation.question import DaemonFrame, DaemonRequest, Quest
 from inferd.bridge.upstream.failures import failure_of
 from inferd.bridge.upstream.media_check import named_model, refusal_of_media
 from inferd.bridge.upstream.models import describe, list_models
+from inferd.bridge.upstream.own_requests import OwnRequests
 from inferd.bridge.upstream.plain_models import PlainModels
 from inferd.bridge.upstream.pool import ClientPool
 from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
@@ -60,6 +61,7 @@ class DaemonClient:
         self._plain_models = PlainModels()
         self._pool = ClientPool(directory)
         self._is_closed = False
+        self.own = OwnRequests(directory)
         self.places = SharedLimit(max_requests)
         """Requests that are with the daemon now, by principal."""
 
@@ -90,7 +92,11 @@ class DaemonClient:
 
         Cancellation: ends the request.
         """
-        with self._slot(principal), self._telling_failures(question.field_names):
+        with (
+            self._slot(principal),
+            self.own.noted(question.request.id, principal),
+            self._telling_failures(question.field_names),
+        ):
             await self._check_media(question, principal)
             decoding = attached(question, self._decoders, principal)
             async with AsyncExitStack() as stack:

@@ -24,6 +24,7 @@ from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.store_models import StoreModels
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext, peer_fields
+from inferd.server.telemetry.log_tail import LogTail
 from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.status import budget_left
 from inferd.wire.codec import decode_command
@@ -31,8 +32,10 @@ from inferd.wire.commands import BackendInfo, Command, Reply, RequestInfo
 
 log = structlog.get_logger("admin")
 
-OPERATOR_COMMANDS: Final = ("drain", "reload", "load", "unload")
+OPERATOR_COMMANDS: Final = ("drain", "reload", "load", "unload", "log")
 """Commands for operators only; other users see and cancel their own requests."""
+LOOKS: Final = ("backends", "log", "metrics", "requests")
+"""Commands that change nothing: one who looks again and again does not fill the log."""
 NOT_AN_OPERATOR: Final = "allowed for root and the daemon's own user only"
 
 
@@ -55,6 +58,7 @@ class Commands:
     budgets: Budgets = field(default_factory=no_budgets)
     store: StoreModels | None = None
     """The models of the store that can be loaded by name."""
+    log_tail: LogTail = field(default_factory=LogTail)
 
     async def answer(self, line: bytes, peer: Peer) -> Reply:
         """Carry out one command; the reply of a failed one has an error.
@@ -67,7 +71,8 @@ class Commands:
             command = decode_command(line)
         except PeerError as error:
             return Reply(command="", ok=False, error=error.message)
-        log.info("admin.command", command=command.command[:64], **peer_fields(peer))
+        note = log.debug if command.command in LOOKS else log.info
+        note("admin.command", command=command.command[:64], **peer_fields(peer))
         if command.command in {"load", "unload"} and is_operator(peer):
             return await self._load_or_unload(command, peer)
         if command.command == "reload" and is_operator(peer):
@@ -148,6 +153,7 @@ class Commands:
             "cancel": partial(self._cancel, command, peer),
             "drain": self._drain,
             "load": partial(_refused, "load", NOT_AN_OPERATOR),
+            "log": self._list_log,
             "metrics": partial(self._metrics_text, peer),
             "reload": partial(_refused, "reload", NOT_AN_OPERATOR),
             "requests": partial(self._list_requests, peer),
@@ -163,6 +169,9 @@ class Commands:
         metrics = self.metrics
         text = metrics.text() if is_operator(peer) else metrics.text_of(peer.owner)
         return Reply(command="metrics", ok=True, text=text)
+
+    def _list_log(self) -> Reply:
+        return Reply(command="log", ok=True, lines=self.log_tail.lines())
 
     def _drain(self) -> Reply:
         if not self.drain():

@@ -25,6 +25,7 @@ from inferd.server.telemetry.log_format import (
     as_json,
     record_of,
 )
+from inferd.server.telemetry.log_tail import LogTail
 from inferd.server.telemetry.log_throttle import LogQuota
 from inferd.server.telemetry.redaction import Record
 from inferd.service.log_writer import BackgroundWriter, FdWriter, LogLineWriter
@@ -103,7 +104,7 @@ class Log:
 class RecordLogger:
     """Logger that structlog calls with finished records."""
 
-    def __init__(self, outputs: list[LogOutput], component: str) -> None:
+    def __init__(self, outputs: Sequence[LogOutput | LogTail], component: str) -> None:
         self.component = component
         self._outputs = outputs
 
@@ -140,6 +141,7 @@ def writing_log(
     file: LogFile | None = None,
     on_loss: Callable[[Sink], None] = lambda _: None,
     surfaces: Sequence[Surface] = SURFACES,
+    tail: LogTail | None = None,
 ) -> Iterator[Log]:
     """Configure structlog for the daemon's process while inside.
 
@@ -148,6 +150,7 @@ def writing_log(
         file: the log file besides stderr.
         on_loss: called for every line that is lost, in any thread.
         surfaces: of the daemon; have the command that a terminal shows when it is ready.
+        tail: keeps the newest lines.
     """
     log = Log(
         _stderr(surfaces, on_loss=partial(on_loss, "stderr")),
@@ -162,7 +165,7 @@ def writing_log(
         for output in log.outputs:
             after.callback(output.close)
         after.callback(structlog.reset_defaults)
-        _configure(log.outputs)
+        _configure([*log.outputs, *([] if tail is None else [tail])])
         set_level(level)
         logging.getLogger().addHandler(handler)
         after.callback(logging.getLogger().removeHandler, handler)
@@ -175,7 +178,7 @@ def set_level(level: LogLevel) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(number))
 
 
-def _configure(outputs: list[LogOutput]) -> None:
+def _configure(outputs: Sequence[LogOutput | LogTail]) -> None:
     quota = LogQuota()
 
     def limit(

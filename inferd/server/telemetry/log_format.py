@@ -84,11 +84,11 @@ def record_of(
     return head | redact({"msg": msg, **rest})
 
 
-def as_json(record: Record) -> bytes:
+def as_json(record: Record, max_bytes: int = LOG_LINE_BYTES) -> bytes:
     """Encode a record as one line of JSON of bounded length, with its newline."""
     record = {name: record[name] for name in record if name not in CONSOLE_FIELDS}
     line = _dump(record)
-    if len(line) <= LOG_LINE_BYTES:
+    if len(line) <= max_bytes:
         return line
     rest: Record = {name: record[name] for name in HEAD_FIELDS if name in record}
     return _dump({**rest, "line_bytes": len(line)})

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from inferd.limits.engine import LOAD_SILENCE_S
+from inferd.server.telemetry.log_tail import LogTail
 from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.sd_notify import Notifier
 from inferd.server.telemetry.status import StatusBoard
@@ -11,11 +12,12 @@ from inferd.wire.status import StatusFrame
 
 
 class Telemetry(NamedTuple):
-    """Status board, notifier and metrics; the board passes its frames to the other two."""
+    """Status board, notifier and metrics, which the board passes its frames; and the log's tail."""
 
     board: StatusBoard
     notifier: Notifier
     metrics: Metrics
+    log_tail: LogTail
 
 
 def make_telemetry(
@@ -35,4 +37,4 @@ def make_telemetry(
         metrics.follow(frame)
 
     board = StatusBoard(on_publish=follow, on_death=metrics.worker_died)
-    return Telemetry(board, notifier, metrics)
+    return Telemetry(board, notifier, metrics, LogTail())

@@ -391,8 +391,8 @@ type AppendLine struct {
 
 // A command from an admin client.
 type Command struct {
-	// `requests`, `metrics`, `backends`, `cancel`, `load`, `unload`, `drain` or
-	// `reload`.
+	// `requests`, `metrics`, `backends`, `log`, `cancel`, `load`, `unload`,
+	// `drain` or `reload`.
 	Command string `json:"command"`
 	// With `cancel`: the id of the request to cancel.
 	ID *string `json:"id,omitempty"`
@@ -832,6 +832,8 @@ type Reply struct {
 	Backends []BackendInfo `json:"backends,omitempty"`
 	// With `metrics`: the metrics in Prometheus' text format.
 	Text *string `json:"text,omitempty"`
+	// With `log`: the newest lines of the log, each an object of JSON, the oldest first.
+	Lines []string `json:"lines,omitempty"`
 	// With `cancel`: number of requests that were cancelled.
 	Cancelled *int64 `json:"cancelled,omitempty"`
 	// With `reload`: changed settings that are now in force.

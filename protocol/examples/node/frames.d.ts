@@ -387,8 +387,8 @@ export interface AppendLine {
 
 // A command from an admin client.
 export interface Command {
-  // `requests`, `metrics`, `backends`, `cancel`, `load`, `unload`, `drain` or
-  // `reload`.
+  // `requests`, `metrics`, `backends`, `log`, `cancel`, `load`, `unload`,
+  // `drain` or `reload`.
   command: string;
   // With `cancel`: the id of the request to cancel.
   id?: string | null;
@@ -828,6 +828,8 @@ export interface Reply {
   backends?: BackendInfo[];
   // With `metrics`: the metrics in Prometheus' text format.
   text?: string;
+  // With `log`: the newest lines of the log, each an object of JSON, the oldest first.
+  lines?: string[];
   // With `cancel`: number of requests that were cancelled.
   cancelled?: number;
   // With `reload`: changed settings that are now in force.

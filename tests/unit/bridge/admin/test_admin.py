@@ -17,6 +17,8 @@ from inferd.wire.management import (
     HelperRequest,
     ManagedBackend,
     ManagedFile,
+    ManagedLog,
+    ManagedMachine,
     ManagedModel,
     PullProgress,
 )
@@ -33,6 +35,7 @@ MODEL = ManagedModel(
     is_complete=True,
 )
 BACKEND = ManagedBackend(name="chat", ready=True)
+MACHINE = ManagedMachine(requests=(), metrics="")
 DONE = HelperDone()
 ROUTES: list[tuple[str, str, dict[str, str] | None]] = [
     ("GET", "/admin/models", None),
@@ -40,6 +43,8 @@ ROUTES: list[tuple[str, str, dict[str, str] | None]] = [
     ("DELETE", "/admin/models/a/b:c", None),
     ("POST", "/admin/pull", {"source": "hf:a/b"}),
     ("GET", "/admin/backends", None),
+    ("GET", "/admin/machine", None),
+    ("GET", "/admin/log", None),
     ("POST", "/admin/load", {"model": "chat"}),
     ("POST", "/admin/unload", {"model": "chat"}),
     ("POST", "/admin/reload", None),
@@ -104,14 +109,14 @@ async def test_a_route_needs_its_own_scope(
     refused = await manager.call(method, path, fields, key)
     assert (refused.status, manager.helper.asked) == (403, [])
     assert f"scope {needed}" in refused.error["message"]
-    manager.helper.script = [MODEL, DONE]
+    manager.helper.script = [MODEL, MACHINE, DONE]
     key = manager.token("ada", scopes=(needed,))
     assert (await manager.call(method, path, fields, key)).status == 200
     assert [each.principal for each in manager.helper.asked] == ["ada"]
 
 
 async def test_what_is_asked_follows_from_the_route(manager, autojump_clock):
-    manager.helper.script = [MODEL, DONE]
+    manager.helper.script = [MODEL, MACHINE, DONE]
     for method, path, fields in ROUTES:
         await manager.call(method, path, fields)
     asked = [(each.command, each.model, each.source) for each in manager.helper.asked]
@@ -121,6 +126,8 @@ async def test_what_is_asked_follows_from_the_route(manager, autojump_clock):
         ("remove", "a/b:c", ""),
         ("pull", "", "hf:a/b"),
         ("status", "", ""),
+        ("machine", "", ""),
+        ("log", "", ""),
         ("load", "chat", ""),
         ("unload", "chat", ""),
         ("reload", "", ""),
@@ -134,6 +141,9 @@ async def test_answers_are_objects_and_a_pull_is_lines(manager, autojump_clock):
     manager.helper.script = [BACKEND, DONE]
     listed = await manager.call("GET", "/admin/backends")
     assert json.loads(listed.body)["backends"][0]["ready"] is True
+    manager.helper.script = [ManagedLog(lines=("{}",)), DONE]
+    told = await manager.call("GET", "/admin/log")
+    assert json.loads(told.body) == {"type": "log", "lines": ["{}"]}
     progress = PullProgress(phase="download", file="m", done=1, total=2)
     manager.helper.script = [progress, HelperDone(model="m")]
     pulled = await manager.call("POST", "/admin/pull", {"source": "hf:a/b"})
@@ -201,3 +211,18 @@ async def test_those_who_manage_alone_see_how_the_bridge_does(
         key = manager.token(scope, scopes=(scope,))
         statuses[scope] = (await manager.call("GET", path, key=key)).status
     assert statuses == {"inference": 200, "models": 403, "admin": 200}
+
+
+async def test_a_caller_is_told_its_share_and_no_name_of_others(
+    manager, autojump_clock
+):
+    ada, bob = manager.token("ada"), manager.token("bob")
+    manager.app.metrics.tokens_used("r", 30, "ada")
+    manager.app.metrics.tokens_used("r", 10, "bob")
+    told = await manager.call("GET", "/status", key=ada)
+    status = json.loads(told.body)
+    assert (status["name"], status["tokens"], status["all_tokens"]) == ("ada", 30, 40)
+    assert (status["requests"], status["requests_at_once"]) == ([], 2)
+    assert "bob" not in told.body.decode()
+    told = json.loads((await manager.call("GET", "/status", key=bob)).body)
+    assert told["tokens"] == 10

@@ -23,6 +23,7 @@ from inferd.bridge.identity.token_file import ApiTokens, changing_tokens
 from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import DaemonFrame, Question
+from inferd.bridge.upstream.own_requests import OwnRequests
 from inferd.client.frames import ClientBlocksDone
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import FAILED_TOKENS
@@ -58,6 +59,7 @@ class ScriptedDaemon:
 
     def __init__(self, *script: Step) -> None:
         self.places = SharedLimit(4)
+        self.own = OwnRequests(None)
         self.script: Sequence[Step] = script
         self.principals: list[str] = []
         self.ended_at: float | None = None

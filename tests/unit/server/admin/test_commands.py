@@ -330,6 +330,25 @@ async def test_monitoring_may_read_metrics_and_backends():
         assert office.ask({"command": command}, ANNA)["ok"]
 
 
+async def test_operators_read_the_newest_lines_of_the_log():
+    office = Office()
+    office.commands.log_tail.write({"level": "info", "msg": "worker.exited"})
+    told = office.ask({"command": "log"})
+    assert told == reply("log", lines=['{"level":"info","msg":"worker.exited"}'])
+    refused = office.ask({"command": "log"}, ANNA)
+    assert (refused["ok"], "worker" in refused["error"]) == (False, False)
+
+
+async def test_who_looks_again_and_again_does_not_fill_the_log():
+    office = Office()
+    with capture_logs() as log:
+        for command in ("backends", "log", "metrics", "requests", "drain"):
+            office.ask({"command": command})
+    levels = {line["command"]: line["log_level"] for line in log}
+    assert levels.pop("drain") == "info"
+    assert set(levels.values()) == {"debug"}
+
+
 # --- reload -----------------------------------------------------------------------------
 
 

@@ -13,14 +13,14 @@ def test_the_status_is_passed_on_to_the_service_manager(short_dir):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"{short_dir}/notify")
         manager.setblocking(False)
-        board, notifier, _ = make_telemetry({"NOTIFY_SOCKET": f"{short_dir}/notify"})
+        board, notifier, *_ = make_telemetry({"NOTIFY_SOCKET": f"{short_dir}/notify"})
         board.all_ready()
         notifier.ready()
         assert [manager.recv(100) for _ in range(2)] == [b"STATUS=ready", b"READY=1"]
 
 
 def test_worker_deaths_on_the_board_are_counted():
-    board, _, metrics = make_telemetry({})
+    board, _, metrics, _ = make_telemetry({})
     board.died("chat", "gone", RestartDelay(0.5, breaker_is_open=False))
     assert 'inferd_worker_deaths_total{backend="chat"} 1.0' in metrics.text()
 
@@ -35,7 +35,7 @@ CARD = AcceleratorInfo(
 
 
 def test_the_accelerators_of_a_ready_backend_are_exported():
-    board, _, metrics = make_telemetry({})
+    board, _, metrics, _ = make_telemetry({})
     board.ready("none", BackendCapabilities())
     board.ready("chat", BackendCapabilities(accelerator=CARD))
     text = metrics.text()

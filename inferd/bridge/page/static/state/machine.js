@@ -1,5 +1,6 @@
 /** What the bridge tells of itself, of the daemon and of the store, read again and again. */
 
+import { readDaemon, readLogLine } from "../status/daemon.js";
 import { readMetrics, total, totalsBy } from "../status/prometheus.js";
 import { Failure } from "../service/failure.js";
 import { Store } from "./store.js";
@@ -13,10 +14,15 @@ export const KEPT = 120;
 
 /**
  * @typedef {{ name: string, ready: boolean, aliases?: string[], state?: string | null,
- *   unavailable?: string | null }} Backend
+ *   unavailable?: string | null, n_slots?: number | null, n_ctx?: number | null }} Backend
+ * @typedef {{ phase: string, age_ms: number, output_tokens: number, backend?: string | null,
+ *   model?: string | null, position?: number | null, principal?: string | null, uid?: number }} Asked
+ * @typedef {{ name: string, scopes: string[], requests: Asked[], requests_at_once: number,
+ *   tokens: number, all_tokens: number }} Own
  * @typedef {{ name: string, kind: string, license: string, is_complete: boolean,
  *   files: { n_bytes: number }[] }} StoredModel
  * @typedef {{ at: number, running: number, connections: number, tokens: number, requests: number }} Look
+ * @typedef {{ at: number, running: number, queued: number, tokens: number }} DaemonLook
  */
 
 export class Machine extends Store {
@@ -32,6 +38,18 @@ export class Machine extends Store {
   backends = null;
   /** @type {StoredModel[] | null} */
   stored = null;
+  /** @type {Own | null} what concerns who has signed in */
+  own = null;
+  /** @type {Asked[] | null} of all users */
+  requests = null;
+  nOmitted = 0;
+  /** @type {import("../status/daemon.js").Daemon | null} */
+  daemon = null;
+  /** @type {DaemonLook[]} */
+  daemonLooks = [];
+  /** @type {import("../status/daemon.js").LogLine[] | null} */
+  log = null;
+  isPaused = false;
   /** @type {Record<string, import("../service/failure.js").Failure>} */
   refused = {};
   /** @type {Set<string>} */
@@ -56,7 +74,7 @@ export class Machine extends Store {
     void this.look();
     void this.#list("stored", "/admin/models", "models");
     this.#timer = setInterval(() => {
-      if (!document.hidden) void this.look();
+      if (!document.hidden && !this.isPaused) void this.look();
     }, LOOK_S * 1000);
   }
 
@@ -66,15 +84,33 @@ export class Machine extends Store {
     this.#timer = null;
   }
 
+  /** Leave what is shown as it is, or go on. */
+  togglePause() {
+    this.isPaused = !this.isPaused;
+    if (!this.isPaused) void this.look();
+    this.changed();
+  }
+
+  /** Whether what is told to admins alone may be asked for. */
+  get isAdmin() {
+    return this.own?.scopes.includes("admin") ?? false;
+  }
+
   /** Read what may have changed. */
   async look() {
     if (this.#isLooking) return;
     this.#isLooking = true;
-    await Promise.all([
-      this.#readReady(),
-      this.#readMetrics(),
-      this.#list("backends", "/admin/backends", "backends"),
-    ]);
+    await Promise.all([this.#readMetrics(), this.#read("own", "/status", (own) => (this.own = own))]);
+    if (this.isAdmin) {
+      await Promise.all([
+        this.#list("backends", "/admin/backends", "backends"),
+        this.#read("daemon", "/admin/machine", (told) => this.#takeDaemon(told)),
+        this.#read("log", "/admin/log", ({ lines }) => (this.log = lines.map(readLogLine))),
+      ]);
+    }
+    const isTold = this.isAdmin && this.daemon !== null && !this.refused.daemon;
+    if (isTold) this.isReady = true; // else a look is a connection, and a line of the log
+    else await this.#readReady();
     this.#isLooking = false;
     this.changed();
   }
@@ -125,17 +161,32 @@ export class Machine extends Store {
     this.failures = totalsBy(metrics, "inferd_bridge_failures_total", "code");
   }
 
+  /** @param {{ requests: Asked[], n_omitted?: number, metrics: string }} told */
+  #takeDaemon(told) {
+    this.requests = told.requests;
+    this.nOmitted = told.n_omitted ?? 0;
+    this.daemon = readDaemon(readMetrics(told.metrics));
+    const { running, queued } = this.daemon;
+    const growing = told.requests.reduce((sum, { output_tokens: n }) => sum + n, 0); // counted once they end
+    const tokens = this.daemon.tokens + growing;
+    this.daemonLooks = [...this.daemonLooks, { at: Date.now() / 1000, running, queued, tokens }].slice(-KEPT);
+  }
+
   /** @param {"backends" | "stored"} field @param {string} path @param {string} key */
   async #list(field, path, key) {
+    await this.#read(field, path, (found) => (this[field] = found[key]));
+    this.changed();
+  }
+
+  /** @param {string} field @param {string} path @param {(found: any) => void} take */
+  async #read(field, path, take) {
     if (LASTING.has(this.refused[field]?.status ?? 0)) return;
     try {
-      const found = await this.session.client.json(path);
-      this[field] = found[key];
+      take(await this.session.client.json(path));
       delete this.refused[field];
     } catch (error) {
       this.#refuse(field, error);
     }
-    this.changed();
   }
 
   /** @param {string} field @param {unknown} error */

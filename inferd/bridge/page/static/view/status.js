@@ -3,6 +3,7 @@
 import { Component } from "../vendor/preact.mjs";
 import { count, size } from "../chat/words.js";
 import { KEPT } from "../state/machine.js";
+import { LogTail, Queue, Workers } from "./daemon.js";
 import { html, Watching } from "./html.js";
 import { Plot, rates } from "./plot.js";
 
@@ -37,13 +38,36 @@ export class StatusView extends Watching {
       <section class="status" aria-label="Status" tabindex="0">
         <h1>Status</h1>
         ${this.#readiness()}
+        <button type="button" class="quiet" aria-pressed=${machine.isPaused} onClick=${() => machine.togglePause()}>Pause</button>
         ${this.#plots()}
-        <${Shares} title="Users' shares" all=${machine.shares} unit="tokens" absent="None since the bridge began. They are shown to tokens with the scope admin." />
-        <${Backends} machine=${machine} />
+        ${machine.requests ? html`<${Queue} title="Queue" requests=${machine.requests} nOmitted=${machine.nOmitted} hasNames=${true} />` : this.#own()}
+        ${machine.isAdmin ? this.#all() : null}
         <${Stored} machine=${machine} />
         <${Shares} title="Failures" all=${machine.failures} unit="requests" hasNoShare absent="None since the bridge began." />
-        <p class="hint">inferd ${session.server?.version}. Counted since the bridge began; <code>inferd status</code> on the machine shows the queue, slots and memory of each worker.</p>
+        <p class="hint">inferd ${session.server?.version}. Requests of the bridge, shares and failures are counted since it began.</p>
       </section>
+    `;
+  }
+
+  /** What concerns who has signed in. */
+  #own() {
+    const { own } = this.props.machine;
+    if (!own) return null;
+    const share = own.all_tokens > 0 ? Math.round((100 * own.tokens) / own.all_tokens) : 0;
+    return html`
+      <${Queue} title="Your requests" requests=${own.requests} nOmitted=${0} hasNames=${false} />
+      <p>You have used ${count(own.tokens)} tokens since the bridge began, ${share} % of what all have, and may have ${count(own.requests_at_once)} requests at once.</p>
+    `;
+  }
+
+  /** What is told to admins alone. */
+  #all() {
+    const { machine } = this.props;
+    return html`
+      <${Shares} title="Users' shares" all=${machine.shares} unit="tokens" absent="None since the bridge began." />
+      <${Backends} machine=${machine} />
+      <${Workers} machine=${machine} />
+      <${LogTail} machine=${machine} />
     `;
   }
 
@@ -62,11 +86,25 @@ export class StatusView extends Watching {
     const whole = (/** @type {number} */ value) => count(Math.round(value));
     const places = Math.min(KEPT, Math.max(FEWEST, looks.length));
     const limit = session.server?.max_requests ?? 1;
+    if (machine.daemonLooks.length > 0) return this.#daemonPlots();
     return html`
       <div class="plots">
         <${Plot} title="Requests with the daemon" values=${looks.map(({ running }) => running)} places=${places} of=${` of ${count(limit)}`} say=${whole} />
         <${Plot} title="Tokens a second" values=${rates(looks, ({ tokens }) => tokens)} places=${places} say=${whole} />
         <${Plot} title="Connections" values=${looks.map(({ connections }) => connections)} places=${places} say=${whole} />
+      </div>
+    `;
+  }
+
+  #daemonPlots() {
+    const { daemonLooks: looks } = this.props.machine;
+    const whole = (/** @type {number} */ value) => count(Math.round(value));
+    const places = Math.min(KEPT, Math.max(FEWEST, looks.length));
+    return html`
+      <div class="plots">
+        <${Plot} title="Running" values=${looks.map(({ running }) => running)} places=${places} say=${whole} />
+        <${Plot} title="In the queue" values=${looks.map(({ queued }) => queued)} places=${places} say=${whole} />
+        <${Plot} title="Tokens a second" values=${rates(looks, ({ tokens }) => tokens)} places=${places} say=${whole} />
       </div>
     `;
   }
@@ -113,7 +151,7 @@ class Backends extends Component {
         ? html`<p class="hint">${absence(machine.refused.backends, "admin")}</p>`
         : html`
           <table>
-            <thead><tr><th>Model</th><th>State</th><th><span class="unseen">What can be done</span></th></tr></thead>
+            <thead><tr><th>Model</th><th>State</th><th class="number">Context</th><th><span class="unseen">What can be done</span></th></tr></thead>
             <tbody>${machine.backends.map((backend) => this.#row(backend))}</tbody>
           </table>
         `}
@@ -121,7 +159,7 @@ class Backends extends Component {
   }
 
   /** @param {import("../state/machine.js").Backend} backend */
-  #row({ name, aliases, ready, state, unavailable }) {
+  #row({ name, aliases, ready, state, unavailable, n_ctx: context }) {
     const { machine } = this.props;
     const isBusy = machine.busy.has(name);
     const isLoaded = state === "loaded" || state === "ready" || (state !== "unloaded" && ready);
@@ -131,6 +169,7 @@ class Backends extends Component {
       <tr key=${name}>
         <td>${name}${aliases?.length ? html` <span class="hint">${aliases.join(", ")}</span>` : null}</td>
         <td>${(state ?? (ready ? "ready" : "not ready")).replaceAll("_", " ")}${unavailable ? html` <span class="hint">${unavailable}</span>` : null}</td>
+        <td class="number">${context ? count(context) : ""}</td>
         <td class="number">${state ? html`<button type="button" disabled=${isBusy} aria-label=${`${label} ${name}`} onClick=${() => machine.order(order, name)}>${isBusy ? "Working" : label}</button>` : html`<span class="hint">always loaded</span>`}</td>
       </tr>
     `;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readMetrics, total, totalsBy } from "../../../../../inferd/bridge/page/static/status/prometheus.js";
+import { readDaemon, readLogLine } from "../../../../../inferd/bridge/page/static/status/daemon.js";
 import { points, rates } from "../../../../../inferd/bridge/page/static/view/plot.js";
 import { settingsOf } from "../../../../../inferd/bridge/page/static/view/settings.js";
 
@@ -23,4 +24,24 @@ test("settings that are left empty are left out", () => {
   const form = new FormData();
   for (const [name, value] of [["temperature", "0.5"], ["top_k", ""], ["system_prompt", "  "], ["context", "refuse"]]) form.set(name, value);
   assert.deepEqual(settingsOf(form, { model_config_name: "m" }), { model_config_name: "m", context: "refuse", sampling_parameters: { temperature: 0.5 } });
+});
+
+test("the daemon's metrics are told by worker", () => {
+  const text = [
+    "inferd_active_requests 2", "inferd_queued_requests 3", "inferd_memory_needed_bytes 10", "inferd_memory_budget_bytes 40",
+    'inferd_tokens_total{backend="b",kind="input"} 8', 'inferd_tokens_total{backend="b",kind="cached"} 6', 'inferd_tokens_total{backend="b",kind="output"} 5',
+    'inferd_cached_prompts_total{backend="b",outcome="hit"} 1', 'inferd_cached_prompts_total{backend="b",outcome="cache_miss"} 2',
+    'inferd_worker_deaths_total{backend="a"} 4',
+  ].join("\n");
+  const { workers, ...all } = readDaemon(readMetrics(text));
+  assert.deepEqual(all, { running: 2, queued: 3, paused: 0, tokens: 5, neededBytes: 10, budgetBytes: 40 });
+  assert.deepEqual(workers.map(({ name, deaths }) => [name, deaths]), [["a", 4], ["b", 0]]);
+  const [, { hits, misses, read, kept }] = workers;
+  assert.deepEqual([hits, misses, read, kept], [1, 2, 8, 6]);
+});
+
+test("a line of the log is told in parts, and another text as it is", () => {
+  const line = { t: "2026-11-24T20:00:01.5Z", level: "warn", component: "x", msg: "worker.exited", backend: "b", code: 9 };
+  assert.deepEqual(readLogLine(JSON.stringify(line)), { at: "20:00:01", level: "warn", what: "worker.exited", more: "backend=b code=9" });
+  assert.deepEqual(readLogLine("{"), { at: "", level: "", what: "{", more: "" });
 });
