@@ -323,10 +323,15 @@ def _overwrite(start: int, end: int, words: Sequence[str]) -> None:
 
 
 def _reseed() -> None:
-    """Have each daemon take its tasks in an order of its own."""
-    trio_run: Any = import_module("trio._core._run")
-    order: random.Random = trio_run._r
-    order.seed()
+    """Have each daemon take its tasks in an order of its own.
+
+    A process that forks workers has not imported trio, and importing it takes longer than all
+    else that a test's daemon does.
+    """
+    trio_run: Any = sys.modules.get("trio._core._run")
+    if trio_run is not None:
+        order: random.Random = trio_run._r
+        order.seed()
 
 
 def _preload(fd: int, modules: Sequence[str]) -> Sequence[str] | None:
