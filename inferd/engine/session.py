@@ -253,11 +253,9 @@ class WorkerSession:
         raise ended
 
     async def _receive_all(self) -> SessionEndedError:
-        read = self._reader.read
         try:
             self._handle_received()  # what came with the last message of the load
-            while await read():
-                self._handle_received()
+            await self._reader.read_all(self._handle_received)
             return await self._ended()
         except SessionEndedError as error:
             return error

@@ -80,9 +80,9 @@ DAEMON_DESCRIPTORS: Final = 32
 """Descriptors reserved for the daemon itself: listening sockets, the lock, the log, the event
 loop, one spare, and files that are open for a moment. F-28."""
 
-BACKEND_DESCRIPTORS: Final = 8
-"""Descriptors for each backend: pipes and the pidfd of its worker, and of the next worker, which
-is started before the last one is reaped. F-28."""
+BACKEND_DESCRIPTORS: Final = 9
+"""Descriptors for each backend: four of its worker, three of its preparer, and two of the worker
+before, which may be reaped after this one has started. F-28."""
 
 MAX_CLIENT_DESCRIPTORS: Final = 256
 """Open descriptors that clients passed as media, until the line they came with is handled. One

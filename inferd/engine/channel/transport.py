@@ -4,11 +4,12 @@ import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 import trio
 
+from inferd.engine.channel.readiness import call_when_readable
 from inferd.ipc.encoding import (
     MessageSplitter,
     decode_from_worker,
@@ -43,22 +44,41 @@ class MessageReader:
     async def read(self) -> bool:
         """Wait for more bytes and read them; false once the worker has closed its end.
 
-        Waits before it reads: a worker sends one token at a time, so that the next has not
-        arrived when one is read. Trio's streams try to read first; that is one more system
-        call per token, and a quarter of the daemon's time.
+        Cancellation: loses nothing.
+        """
+        await trio.lowlevel.wait_readable(self._socket)
+        return self._read_now()
+
+    async def read_all(self, handle: Callable[[], None]) -> None:
+        """Call a function after each read until the worker has closed its end.
+
+        Args:
+            handle: takes the messages that are complete. It does not wait, and runs in this
+                task or in none.
+
+        Raises:
+            Exception: what ``handle`` raised.
 
         Cancellation: loses nothing.
         """
-        while True:
-            await trio.lowlevel.wait_readable(self._socket)
-            try:
-                data = os.read(self._socket.fileno(), READ_BYTES)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return False
-            self._splitter.feed(data)
-            return bool(data)
+
+        def read() -> bool:
+            if is_open := self._read_now():
+                handle()
+            return is_open
+
+        await call_when_readable(self._socket.fileno(), read)
+
+    def _read_now(self) -> bool:
+        """Read what there is; false once the worker has closed its end."""
+        try:
+            data = os.read(self._socket.fileno(), READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._splitter.feed(data)
+        return bool(data)
 
 
 FD_RETRY_S: Final = 0.01

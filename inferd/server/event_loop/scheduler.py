@@ -47,6 +47,8 @@ class LoopScheduler(trio.abc.Instrument):
         self._spent_s = 0.0
         self._served: set[int] = set()
         self._n_tasks = 0
+        self._is_measuring = False
+        self._running: Task | None = None
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -55,10 +57,12 @@ class LoopScheduler(trio.abc.Instrument):
         Descriptors that the kernel closes for a client meanwhile cannot block for long.
         """
         trio.lowlevel.add_instrument(self)
+        self._is_measuring = True
         try:
             with SYSCALL_TIMER.enabled():
                 yield
         finally:
+            self._is_measuring = False
             trio.lowlevel.remove_instrument(self)
 
     async def run(self) -> None:
@@ -114,16 +118,16 @@ class LoopScheduler(trio.abc.Instrument):
             self._work_added.set()
 
     def charged(self, work: Callable[[T], R]) -> Callable[[T], R]:
-        """Make a function whose time is charged to the calling task's user in any task.
+        """Make a function whose time is charged to the calling task's user in any other task.
 
-        What the calling task itself does is measured anyway.
+        It may be called in no task, too. What the calling task itself does is measured anyway.
         """
         user, own_task = TASK_USER.get(), trio.lowlevel.current_task()
         if user is None:
             return work
 
         def do(argument: T) -> R:
-            if trio.lowlevel.current_task() is own_task:
+            if self._running is own_task or not self._is_measuring:
                 return work(argument)
             began = self._clock()
             try:
@@ -207,12 +211,14 @@ class LoopScheduler(trio.abc.Instrument):
         self._n_tasks = 0
         self._served.clear()
 
-    def before_task_step(self, task: Task) -> None:  # noqa: ARG002
+    def before_task_step(self, task: Task) -> None:
         """Start measuring a step."""
+        self._running = task
         self._began = self._clock()
 
     def after_task_step(self, task: Task) -> None:
         """Charge the step to the task's user."""
+        self._running = None
         user = task.context.get(TASK_USER)
         if user is not None:
             self._charge(user, self._clock() - self._began)

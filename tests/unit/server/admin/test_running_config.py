@@ -155,12 +155,12 @@ def test_few_descriptors_lower_the_connection_limits_with_a_warning(monkeypatch)
     assert (
         line["max_connections"]
         == running_config.deps.connection_limit.max_connections
-        == 8
+        == 9
     )
     assert (
-        line["max_admin_connections"] == running_config.admin_limit.max_connections == 3
+        line["max_admin_connections"] == running_config.admin_limit.max_connections == 2
     )
-    assert line["max_media"] == running_config.deps.media_quota._files.limit == 2
+    assert line["max_media"] == running_config.deps.media_quota._files.limit == 1
     assert running_config.deps.fd_quota.max_fds == 8
 
 

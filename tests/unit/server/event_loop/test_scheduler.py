@@ -208,11 +208,14 @@ async def test_work_for_a_user_in_another_task_is_charged_once(autojump_clock):
 
     async def other_task() -> None:
         assert charged(5.0)
+        assert loop._spent_s == 5
 
-    assert charged(3.0)  # the instrument measures this task's own steps
-    assert not loop._spent_s
-    loop.before_task_step(me)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(other_task)
-    loop.after_task_step(me)
-    assert loop._spent_s == 5
+    with loop.measuring():
+        loop.before_task_step(me)
+        assert charged(3.0)  # the instrument measures this task's own steps
+        assert not loop._spent_s
+        loop.after_task_step(me)
+        assert charged(2.0)  # while trio waits for events, no task runs
+        assert loop._spent_s == 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other_task)

@@ -38,7 +38,7 @@ def test_wanted_descriptors_are_allocated_where_they_fit():
 
 
 def test_64_descriptors_are_enough_for_clients_and_operators():
-    assert allocate_fds(64, DEFAULTS, n_backends=1) == FdAllocation(8, 3, 2)
+    assert allocate_fds(64, DEFAULTS, n_backends=1) == FdAllocation(9, 2, 1)
     assert passed_fd_limit(64) == 8
 
 
