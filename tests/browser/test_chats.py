@@ -21,6 +21,22 @@ def test_a_question_is_answered_and_the_chat_kept(reader):
     assert "How is the queue shared?" in listed.all_inner_texts()
 
 
+def test_a_message_before_the_models_are_listed_is_sent_once_they_are(reader):
+    held = []
+
+    def hold(route):
+        held.append(route)
+
+    reader.page.route("**/configs/model_configs", hold)
+    reader.page.reload()
+    reader.say("too early")
+    reader.page.get_by_text("It is sent once the models are listed.").wait_for()
+    for route in held:
+        route.continue_()
+    reader.answered()
+    assert reader.page.locator(".prompt-text").inner_text() == "too early"
+
+
 def test_a_finished_block_is_drawn_once(reader):
     reader.choose("slow")
     reader.say("count")

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from inferd.limits.bridge import MAX_PENDING_ANSWERS
-from tests.daemon.bridge import BridgeProcess, bridge_to
+from tests.daemon.bridge import BridgeProcess, bridge_to, command
 from tests.daemon.configuration import mock, to_toml
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import PATIENCE_S, DaemonProcess
@@ -178,6 +178,23 @@ def test_another_person_is_told_that_there_is_nothing(sign_in):
     assert eve.ask("GET", "/chats")["chats"] == []
     eve.http.headers.pop("authorization")
     assert eve.ask("GET", f"/chats/{chat}", None, 404)
+
+
+def test_who_may_read_all_chats_reads_them_and_is_logged(sign_in, daemon, bridge):
+    ada = sign_in("ada")
+    chat = ada.chat(title="private")
+    made = command(daemon, "token", "add", "auditor", "--scope", "chats")
+    head = {"authorization": f"Bearer {made.stdout.strip()}"}
+    with httpx2.Client(base_url=bridge.address, headers=head) as http:
+        listed = http.get("/owners/debug:ada/chats").json()["chats"]
+        assert chat in {each["id"] for each in listed}
+        read = http.get(f"/owners/debug:ada/chats/{chat}")
+        assert (read.status_code, read.json()["title"]) == (200, "private")
+        assert http.get(f"/owners/bob/chats/{chat}").status_code == 404
+        assert http.get(f"/chats/{chat}").status_code == 403
+    assert command(daemon, "token", "remove", "auditor").returncode == 0
+    [*_, line] = bridge.logged("chats.read")
+    assert (line["principal"], line["owner"]) == ("auditor", "bob")
 
 
 def test_an_answer_goes_on_without_readers_and_a_second_device_resumes_it(sign_in):

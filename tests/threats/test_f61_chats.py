@@ -5,12 +5,14 @@ import inspect
 import pytest
 
 from inferd.bridge.identity.caller import Callers, HttpPeer
+from inferd.bridge.identity.token import SCOPES
 from inferd.bridge.identity.token_file import ApiTokens
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import KeptChat, KeptMessage
 from inferd.chats.storage import attachments, chats, messages
 from inferd.chats.storage.database import ChatDatabase, place_of_database
+from tests.unit.bridge.admin.test_admin import Manager
 
 LIMITS = messages.MessageLimits(n_messages=9, n_chars=99, n_pending=9)
 GIVEN = {
@@ -69,3 +71,22 @@ async def test_who_signed_in_by_a_name_is_no_holder_of_a_token_of_that_name(tmp_
     with pytest.raises(BridgeError) as caught:
         callers.identify(token[:-1] + "x", HttpPeer(uid=2))
     assert caught.value.reason is Reason.UNAUTHENTICATED
+
+
+async def test_chats_of_all_are_read_by_a_scope_that_nobody_has_unasked(
+    tmp_path, autojump_clock
+):
+    manager = Manager(tmp_path)
+    all_but_that = manager.token("eve", scopes=SCOPES)
+    for path in ("/owners/ada/chats", f"/owners/ada/chats/{'a' * 32}"):
+        for key in ("", all_but_that):  # the bridge's own user, and each other scope
+            refused = await manager.call("GET", path, key=key)
+            assert (refused.status, "scope chats" in refused.error["message"]) == (
+                403,
+                True,
+            )
+    key = manager.token("root", scopes=("chats",))
+    assert (await manager.call("GET", "/chats", key=key)).status == 403
+    for method in ("POST", "PUT", "DELETE"):
+        told = await manager.call(method, "/owners/ada/chats", key=key)
+        assert told.status == 405

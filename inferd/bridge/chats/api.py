@@ -37,7 +37,7 @@ _OF_NEW: Final = (
 
 CHATS_API: Final = Api(
     name="chats",
-    prefixes=("/chats", "/auth/", "/configs/"),
+    prefixes=("/chats", "/auth/", "/configs/", "/owners/"),
     query=NO_QUERY,
     error_body=chat_failure_body,
     failure=ChatFailure,
@@ -49,6 +49,25 @@ CHATS_API: Final = Api(
             action="list_models",
             summary="List the models that answers may be asked of",
             answer=list[ModelConfigInfo],
+        ),
+        HostedOperation(
+            method="GET",
+            path="/owners/{owner}/chats",
+            action="list_chats",
+            summary="List somebody's chats, for those who may read them all",
+            query=asked.LIST_QUERY,
+            answer=ChatListDocument,
+            reasons=_OF_CHATS,
+            scope="chats",
+        ),
+        HostedOperation(
+            method="GET",
+            path="/owners/{owner}/chats/{chat_id}",
+            action="read_chat",
+            summary="Return somebody's chat with all its messages",
+            answer=WholeChatDocument,
+            reasons=_OF_ONE,
+            scope="chats",
         ),
         HostedOperation(
             method="GET",

@@ -162,9 +162,12 @@ class ChatRoutes:
         if self._service is None:
             raise BridgeError(Reason.NOT_CONFIGURED, self._set_up.reason)
         body = await exchange.read_body() if operation.table is not None else b""
-        request = HostedRequest(
-            operation, caller.principal, named, exchange.query, body
-        )
+        owner = named.get("owner", caller.principal)
+        request = HostedRequest(operation, owner, named, exchange.query, body)
+        if owner != caller.principal:
+            self._service.parts.log.write(
+                "info", "chats.read", principal=caller.principal, owner=owner[:64]
+            )
         with telling_chat_failures():
             await self._serve(self._service, request, exchange, caller)
 

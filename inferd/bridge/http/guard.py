@@ -133,6 +133,8 @@ def host_name(value: str) -> str:
 def credential_of(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """Return what a request has in the place of a token; may be empty.
 
+    One in a form that is not known is returned as it is, and is no token then.
+
     A token that is the password of a URL arrives as ``Basic``. What stands in front of several
     bridges has such URLs, and passes on the token of its caller besides, which counts.
     """
@@ -143,7 +145,9 @@ def credential_of(headers: Sequence[tuple[bytes, bytes]]) -> str:
         return by_scheme["bearer"]
     if "x-api-key" in found:
         return found["x-api-key"][0]
-    return _password(by_scheme.get("basic", ""))
+    if "basic" in by_scheme:
+        return _password(by_scheme["basic"])
+    return next(iter(found.get("authorization", [])), "")
 
 
 def _password(credentials: str) -> str:

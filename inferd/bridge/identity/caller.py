@@ -137,7 +137,10 @@ class Callers:
             raise BridgeError(Reason.UNAVAILABLE, "tokens cannot be read") from error
         if record is None:
             self._throttle.failed(sender, trio.current_time())
-            raise BridgeError(Reason.UNAUTHENTICATED, "the token is not valid")
+            raise BridgeError(
+                Reason.UNAUTHENTICATED,
+                "the token is not valid; the bridge's own user needs none, or a short word",
+            )
         name = (
             f"{SIGNED_IN}{record.name}" if record.id in self._signed_in else record.name
         )

@@ -11,6 +11,8 @@ from msgspec import Meta, Struct
 
 PREFIX: Final = "inferd-"
 """The beginning of a token, by which it is told from other words in its place."""
+LEAST_TOKEN_CHARS: Final = 20
+"""From this length on a text is somebody's token; ``sk-no-key-required`` has two less."""
 ID_BYTES: Final = 6
 SECRET_BYTES: Final = 32
 """Random bytes of a secret: too many to guess, so that a plain hash keeps it."""
@@ -19,10 +21,11 @@ _NO_HASH: Final = sha256(b"").hexdigest()
 
 OWN_USER: Final = "local"
 """The principal of the bridge's own user, who needs no token."""
-Scope = Literal["inference", "models", "admin", "discovery"]
+Scope = Literal["inference", "models", "admin", "discovery", "chats"]
 SCOPES: Final[tuple[Scope, ...]] = ("inference", "models", "admin", "discovery")
-"""``discovery`` is for what stands in front of bridges: it lists models and reads metrics,
-and asks no model."""
+"""Those of the bridge's own user. ``discovery`` is for what stands in front of bridges: it lists
+models and reads metrics, and asks no model. ``chats`` reads the chats of all, so nobody has it
+whom the operator has not given it to."""
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
@@ -78,8 +81,12 @@ def by_id(records: Iterable[TokenRecord]) -> dict[str, TokenRecord]:
 
 
 def looks_like_token(text: str) -> bool:
-    """Tell whether a text claims to be a token of the bridge."""
-    return text.startswith(PREFIX)
+    """Tell whether a text claims to be a token, and not only fills its place.
+
+    Libraries insist on a key; the words that people write there, as ``none``, are short, and
+    what a service has given out is not.
+    """
+    return text.startswith(PREFIX) or len(text) >= LEAST_TOKEN_CHARS
 
 
 def find_token(text: str, records: Mapping[str, TokenRecord]) -> TokenRecord | None:

@@ -132,7 +132,7 @@ def hosted_routes(api: Api) -> Iterator[tuple[HttpRoute, HostedOperation]]:
             path=operation.path,
             method=operation.method,
             summary=operation.summary,
-            scopes=("inference",),
+            scopes=(operation.scope,),
             apis=(api,),
             queries=(operation.query,),
             operation=operation,

@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from inferd.bridge.identity.token import Scope
 from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import FieldTable
@@ -121,6 +122,8 @@ class HostedOperation:
     """Media types of answers that are texts, for the description."""
     reasons: tuple[Reason, ...] = ()
     """Why it may fail, beside what any route of its sort fails for."""
+    scope: Scope = "inference"
+    """What the token of a caller must allow."""
     content_type: ClassVar[str] = "application/json"
 
 

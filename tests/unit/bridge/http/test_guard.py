@@ -135,6 +135,8 @@ def test_a_credential_is_bearer_or_a_key():
     assert credential_of(head(authorization="Basic eA==")) == ""
     assert credential_of(head(authorization="Basic eDp5")) == "y"  # x:y
     assert credential_of(head(authorization="Basic \xff")) == ""
+    assert credential_of(head(authorization="inferd-bare")) == "inferd-bare"
+    assert credential_of(head(authorization="Token t") + head(x_api_key="k")) == "k"
     both = head(authorization="Basic eDp5") + head(authorization="Bearer z")
     assert credential_of(both) == "z"
     assert credential_of(head(authorization="Basic eDp5") + head(x_api_key="k")) == "k"

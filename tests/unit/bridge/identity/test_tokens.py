@@ -24,6 +24,7 @@ from inferd.bridge.identity.token_file import (
     read_tokens,
 )
 from inferd.limits.bridge import FAILED_TOKENS, MAX_FAILED_SENDERS, MAX_TOKENS
+from tests.cases import each_case
 
 RANDOM = bytes(range(ID_BYTES + SECRET_BYTES))
 
@@ -34,6 +35,16 @@ def record(name: str = "ada", number: int = 0) -> tuple[str, TokenRecord]:
 
 
 # --- tokens -------------------------------------------------------------------------
+
+
+@each_case("text", ["", "none", "ollama", "EMPTY", "not-needed", "sk-no-key-required"])
+def test_a_word_that_fills_the_place_of_a_token_is_none(text):
+    assert not looks_like_token(text)
+
+
+@each_case("text", ["inferd-", "sk-proj-" + "x" * 12, "0" * 64])
+def test_what_a_service_gives_out_is_a_token_of_somebody(text):
+    assert looks_like_token(text)
 
 
 def test_a_token_is_found_by_its_id_and_its_whole_secret():

@@ -31,6 +31,8 @@ export class Composer extends Watching {
   #recorder = new Recorder();
   /** @type {"" | "recording" | "writing"} */
   #voice = "";
+  /** Whether a message is to be sent once the models are listed. */
+  #isWaiting = false;
 
   watched() {
     return [this.props.conversation, this.props.chats];
@@ -49,8 +51,12 @@ export class Composer extends Watching {
 
   /** @param {Props} before */
   componentDidUpdate(before) {
-    const { edited } = this.props;
+    const { chats, edited, model } = this.props;
     if (edited && edited !== before.edited) void this.#edit(edited);
+    if (this.#isWaiting && (model || chats.isLoaded)) {
+      this.#isWaiting = false;
+      void this.#send();
+    }
   }
 
   /** @param {Message} edited whose text and files another version begins with */
@@ -97,6 +103,17 @@ export class Composer extends Watching {
     }
   };
 
+  /** Send once the models are listed; where none is, say so. */
+  #waitForModels() {
+    const { chats, conversation } = this.props;
+    this.#isWaiting = !chats.isLoaded;
+    if (chats.isLoaded) {
+      conversation.notices.tell({ what: "No model is served, so nothing can answer.", todo: "The operator of the machine loads one; then send this again." });
+      void chats.loadModels();
+    }
+    this.setState({});
+  }
+
   #cancelEdit = () => {
     this.props.endEdit();
     this.#forgetFiles();
@@ -108,7 +125,11 @@ export class Composer extends Watching {
     const { chats, conversation, edited, endEdit, model, thinking } = this.props;
     const content = withTexts(this.#field.current.value.trim(), this.#files);
     const attachments = mediaOf(this.#files);
-    if (!(content || attachments.length) || conversation.current || !model) return;
+    if (!(content || attachments.length) || conversation.current) return;
+    if (!model) {
+      this.#waitForModels();
+      return;
+    }
     const isTaken = await conversation.notices.trying(async () => checkTaken(this.#files, chats.model(model)));
     if (!isTaken || !(await conversation.send({ content, attachments }, { model, thinking }, edited))) return;
     this.#forgetFiles();
@@ -171,6 +192,7 @@ export class Composer extends Watching {
     const isWriting = conversation.current !== null;
     return html`
       <form class="composer" onSubmit=${this.#onSubmit}>
+        ${this.#isWaiting ? html`<p class="editing" role="status">It is sent once the models are listed.</p>` : null}
         ${edited ? html`<p class="editing">Another version of a message. <button type="button" class="quiet" onClick=${this.#cancelEdit}>Keep the old one</button></p>` : null}
         <${ChosenFiles} files=${this.#files} remove=${this.#remove} />
         <textarea
@@ -183,7 +205,7 @@ export class Composer extends Watching {
           <${ContextMeter} use=${contextUse(conversation.path, this.props.chats.model(this.props.model)?.n_ctx)} />
           ${isWriting
             ? html`<button type="button" class="stop" onClick=${() => conversation.stop()}>Stop</button>`
-            : html`<button class="primary" disabled=${conversation.isSending || !this.props.model}>Send</button>`}
+            : html`<button class="primary" disabled=${conversation.isSending || this.#isWaiting}>Send</button>`}
         </div>
       </form>
     `;
