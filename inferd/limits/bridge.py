@@ -343,3 +343,6 @@ tokens in most models. F-62."""
 
 MAX_EXPORT_FILE_BYTES: Final = 11 * 1024 * 1024
 """Bytes of the files in an export: with base64 and texts an import takes it by default."""
+
+APPENDED_LINE_BYTES: Final = 512 * 1024
+"""Bytes of a line of sound, and of the request before such lines: 6 s in base64."""

@@ -282,6 +282,9 @@ def test_speech_is_transcribed_from_blocks_of_samples(
     assert [each.text for each in found.segments] == segments
     assert segments == ["Hel", "lo ", "wörld", "!"]
 
+    with pytest.raises(InvalidRequest):
+        client.transcribe(iter([b"odd"]))
+
     async def live() -> AsyncIterator[bytes]:
         for _ in range(2):
             await anyio.lowlevel.checkpoint()

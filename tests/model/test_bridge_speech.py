@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
+from inferd.client import Client
 from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.fixtures import daemons
 from tests.fakes.recordings import write_sound
@@ -14,6 +15,8 @@ from tools.spoken_clip import clip_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.model]
 
+LIVE_BLOCKS = 100
+"""Of 5 s: more than the daemon buffers, so that an answer at the end alone is seen."""
 SAID = (
     "And so my fellow Americans ask not what your country can do for you "
     "ask what you can do for your country."
@@ -90,3 +93,22 @@ def test_a_long_recording_is_sent_and_heard_to_its_end(client, tmp_path):
         response_format="verbose_json",
     )
     assert found.duration == 90
+
+
+def test_live_sound_is_written_down_before_it_ends(bridge):
+    told: list[str] = []
+    n_blocks = 0
+
+    def blocks() -> Iterator[bytes]:
+        nonlocal n_blocks
+        while not told and n_blocks < LIVE_BLOCKS:
+            n_blocks += 1
+            yield bytes(4 * 16_000 * 5)
+
+    with Client(url=bridge.address) as client:
+        heard = client.transcribe(
+            blocks(), model="tiny", on_segment=lambda each: told.append(each.text)
+        )
+    assert told
+    assert n_blocks < LIVE_BLOCKS
+    assert [each.text for each in heard.segments] == told

@@ -284,7 +284,7 @@ class BridgeApp:
                 is_told_late=not isinstance(question.request, BlocksRequest),
             ) as lower:
                 exchange.extra_headers.update(self._limit_headers(caller))
-                async with exchange.ended_by_hang_up():
+                async with exchange.ended_by_hang_up(question.sound):
                     frames = self._daemon.ask(question, caller.principal)
                     if caller.quota is not None:
                         frames = lowering(frames, question, lower)

@@ -11,6 +11,7 @@ from inferd.bridge.http.guard import content_length
 from inferd.bridge.identity.caller import HttpCaller, HttpPeer
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import SoundSource
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import DISCARD_S, DISCARDED_BYTES
 
@@ -104,6 +105,29 @@ class HttpExchange:
         )
         return bytes(body)
 
+    async def read_line(self, max_bytes: int) -> tuple[bytes, bytes]:
+        """Read the first line of a body that goes on while it is answered.
+
+        The connection serves no request behind it.
+
+        Returns:
+            The line, and what has come behind it.
+
+        Raises:
+            BridgeError: it is too long, or takes too long.
+            HangUpError: the connection ended before it.
+        """
+        self.extra_headers["connection"] = "close"
+        body = b""
+        with trio.move_on_after(self._settings.body_s) as scope:
+            while b"\n" not in body and not self._is_read:
+                body += await self._next_part()
+                _check_length(len(body), max_bytes)
+        if scope.cancelled_caught:
+            raise BridgeError(Reason.TIMEOUT, "the first line takes too long")
+        line, _, rest = body.partition(b"\n")
+        return line, rest
+
     async def read_parts(
         self, take: Callable[[bytes], None], *, max_bytes: int, limit_s: float
     ) -> None:
@@ -158,8 +182,13 @@ class HttpExchange:
         return True
 
     @asynccontextmanager
-    async def ended_by_hang_up(self) -> AsyncIterator[None]:
+    async def ended_by_hang_up(
+        self, sound: SoundSource | None = None
+    ) -> AsyncIterator[None]:
         """Cancel the block as soon as the client closes the connection.
+
+        Args:
+            sound: takes the rest of the body meanwhile.
 
         Raises:
             HangUpError: it did.
@@ -170,10 +199,10 @@ class HttpExchange:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
-                nonlocal is_gone
-                while (await self._receive())["type"] != "http.disconnect":
-                    pass
-                is_gone = not self._is_answered  # else it is the end of the exchange
+                nonlocal is_gone, failure
+                failure = await self._failure_before_hang_up(sound)
+                # else it is the end of the exchange
+                is_gone = failure is None and not self._is_answered
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(watch)
@@ -186,6 +215,24 @@ class HttpExchange:
             raise HangUpError
         if failure is not None:
             raise failure
+
+    async def _failure_before_hang_up(
+        self, sound: SoundSource | None
+    ) -> BridgeError | None:
+        """Pass the rest of the body on and wait for the hang-up; return what is wrong in it."""
+        try:
+            if sound is not None:
+                await sound.take(b"", is_last=self._is_read)
+            while sound is not None and not self._is_read:
+                part = await self._next_part()
+                await sound.take(part, is_last=self._is_read)
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        except HangUpError:
+            pass
+        except BridgeError as error:
+            return error
+        return None
 
     # --- the answer -------------------------------------------------------------------
 

@@ -13,15 +13,20 @@ import trio
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.http.form import FormParser
 from inferd.bridge.http.guard import content_type
-from inferd.bridge.translation.api import FormOperation, Operation
+from inferd.bridge.translation.api import FormOperation, LiveOperation, Operation
 from inferd.bridge.translation.question import (
     Asked,
     DaemonFrame,
     DaemonRequest,
     Question,
 )
+from inferd.bridge.upstream.live_sound import LiveSound
 from inferd.config.bridge import BridgeSettings
-from inferd.limits.bridge import SOUND_TOKENS_PER_S, THREADED_BODY_BYTES
+from inferd.limits.bridge import (
+    APPENDED_LINE_BYTES,
+    SOUND_TOKENS_PER_S,
+    THREADED_BODY_BYTES,
+)
 from inferd.wire.requests import VIA_HEADER
 from inferd.wire.responses import ProgressFrame
 
@@ -49,12 +54,29 @@ async def read_question(
     )
     if isinstance(operation, FormOperation):
         return await _read_form(operation, exchange, settings, asked)
+    if isinstance(operation, LiveOperation):
+        return await _read_live(operation, exchange, settings, asked)
     body = await exchange.read_body()
     ask = partial(operation.ask, body, asked)
     is_large = len(body) >= THREADED_BODY_BYTES
     question = await trio.to_thread.run_sync(ask) if is_large else ask()
     question = _with_via(question, exchange)
     return question, len(body) + (getattr(question.request, "max_tokens", None) or 0)
+
+
+async def _read_live(
+    operation: LiveOperation,
+    exchange: HttpExchange,
+    settings: BridgeSettings,
+    asked: Asked,
+) -> tuple[Question, int]:
+    """Read the line of a request and translate it; its sound follows."""
+    line, rest = await exchange.read_line(APPENDED_LINE_BYTES)
+    question = _with_via(operation.ask(line, asked), exchange)
+    assert question.appended is not None  # noqa: S101  # of such an operation
+    sound = LiveSound(question.appended, rest, settings.max_sound_s)
+    most = math.ceil(settings.max_sound_s * SOUND_TOKENS_PER_S)
+    return dataclasses.replace(question, sound=sound), most
 
 
 async def _read_form(

@@ -7,6 +7,7 @@ from inferd.bridge.native import tables
 from inferd.bridge.native.failures import failure_line
 from inferd.bridge.native.request import (
     ask_blocks,
+    ask_live,
     ask_ranking,
     ask_recording,
     ask_vectors,
@@ -14,6 +15,7 @@ from inferd.bridge.native.request import (
 from inferd.bridge.translation.api import (
     Api,
     FormOperation,
+    LiveOperation,
     Lookup,
     OfferedModel,
     Operation,
@@ -62,6 +64,7 @@ NATIVE: Final = Api(
         Operation("/inferd/embed", ask_vectors, tables.EMBED),
         Operation("/inferd/rerank", ask_ranking, tables.RERANK),
         FormOperation("/inferd/transcribe", ask_recording, tables.TRANSCRIBE, _STREAM),
+        LiveOperation("/inferd/live", ask_live, tables.LIVE, _STREAM),
     ),
     lookups=(
         Lookup(

@@ -1,5 +1,6 @@
 """Requests of the protocol, as bodies: the daemon's decoders read them."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -7,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from inferd.bridge.native.answer import FramesAnswer, OneFrame
+from inferd.bridge.native.appended import AppendedLines
 from inferd.bridge.native.failures import error_frame
 from inferd.bridge.recordings.form import FILE, Form
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
@@ -92,6 +94,21 @@ def ask_recording(form: Form, asked: Asked) -> Question:
             return _question(request, asked, sound)
         case _:
             raise invalid("attachments", "one recording that is open, and no other")
+
+
+def ask_live(line: bytes, asked: Asked) -> Question:
+    """Take a v2 request whose one attachment is sound that follows it.
+
+    Raises:
+        BridgeError: it is not one.
+    """
+    request = _read(line, decode_blocks)
+    match request.attachments:
+        case [AudioAttachment(id=name, open=True, fd=None, bytes=None)]:
+            appended = AppendedLines(request.id, name)
+            return dataclasses.replace(_question(request, asked), appended=appended)
+        case _:
+            raise invalid("attachments", "audio that is open, and no other")
 
 
 def _question(request: BlocksRequest, asked: Asked, *media: EncodedMedium) -> Question:

@@ -1,6 +1,6 @@
 """The fields of requests in the daemon's own protocol, and what becomes of each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from inferd.bridge.translation.fields import (
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import DescribeRequest, EmbedRequest, RerankRequest
 
-_NOTES: Final[Mapping[str, str]] = {
+_NOTES: Final[dict[str, str]] = {
     "id": "Comes back on each frame; the daemon's log has the bridge's own.",
     "attachments": "With `bytes`: no descriptor comes over HTTP, and recordings are sent as "
     "files, to `/inferd/transcribe`.",
@@ -24,13 +24,13 @@ _NOTES: Final[Mapping[str, str]] = {
 }
 
 
-def _fields(kind: type[Struct]) -> Iterator[Field]:
-    """Give the fields of the requests of a socket."""
+def _fields(kind: type[Struct], **notes: str) -> Iterator[Field]:
+    """Give the fields of the requests of a socket, some with other notes than usual."""
     for name in kind.__struct_fields__:
         if name == "principal":
             yield from refused(name, note="Whose request it is follows from the token.")
         else:
-            yield from honoured(name, note=_NOTES.get(name, ""))
+            yield from honoured(name, note=(_NOTES | notes).get(name, ""))
 
 
 GENERATE: Final = FieldTable("POST /inferd/generate", [*_fields(BlocksRequest)])
@@ -46,6 +46,17 @@ TRANSCRIBE: Final = FieldTable(
         ),
         *honoured("file", note="The recording, in a format that FFmpeg reads."),
     ),
+)
+LIVE: Final = FieldTable(
+    "POST /inferd/live",
+    [
+        *_fields(
+            BlocksRequest,
+            attachments="Audio that is `open`, and no other. The body has the request on its "
+            "first line and `append` lines behind it, while the frames of the answer come "
+            "back; the end of the body ends the sound.",
+        )
+    ],
 )
 MODELS: Final = FieldTable(
     "POST /inferd/models",

@@ -62,6 +62,12 @@ class Operation(AnyOperation[bytes]):
     content_type = "application/json"
 
 
+class LiveOperation(Operation):
+    """A route whose requests are a line, and lines of sound that follow while it is answered."""
+
+    content_type = "application/x-ndjson"
+
+
 class FormOperation(AnyOperation[Form]):
     """A route whose requests are forms with a recording."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.media import EncodedMedium
@@ -59,6 +59,52 @@ class StreamForm(Protocol):
         """Return the event that ends a stream whose status line is sent already."""
 
 
+class AppendedSamples(NamedTuple):
+    """A part of a recording that is still being made."""
+
+    samples: bytes
+    is_last: bool
+
+
+class SoundReader(Protocol):
+    """Reads the sound that follows a request in its body."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the sound has said that no more follows."""
+
+    def read(self, data: bytes) -> Iterator[AppendedSamples]:
+        """Take bytes; yield the sound in them.
+
+        Raises:
+            BridgeError: something else is in them.
+        """
+
+    def seconds(self, samples: bytes) -> float:
+        """Return how long a part of the recording is."""
+
+
+class SoundSink(Protocol):
+    """Takes the sound of a request that has been sent."""
+
+    async def append(self, samples: bytes, *, is_last: bool = False) -> None:
+        """Append sound; waits while there is enough."""
+
+
+class SoundSource(Protocol):
+    """Has the sound of a request, as it comes."""
+
+    def opened(self, sink: SoundSink) -> None:
+        """Note where the sound goes: the request has been sent there."""
+
+    async def take(self, data: bytes, *, is_last: bool) -> None:
+        """Take a part of the body.
+
+        Raises:
+            BridgeError: it has something else in it.
+        """
+
+
 @dataclass(frozen=True)
 class Question:
     """A translated request."""
@@ -73,6 +119,10 @@ class Question:
     """The API's names of fields that the daemon names in another way."""
     media: Sequence[EncodedMedium] = ()
     """Files that blocks of the request refer to; its ``attachments`` are made of them."""
+    appended: SoundReader | None = None
+    """Reads what follows the request in its body, while it is answered."""
+    sound: SoundSource | None = None
+    """What comes there."""
     content_type: str = "application/json"
     """Media type of an answer that is not streamed."""
     other_names: Sequence[str] = ()

@@ -28,8 +28,15 @@ from inferd.bridge.upstream.plain_models import PlainModels
 from inferd.bridge.upstream.pool import ClientPool
 from inferd.bridge.upstream.second_try import is_plain, is_unserved, second_try
 from inferd.client.asynchronous import AsyncFrameClient, connect
+from inferd.client.connection.loop import LoopConnection
 from inferd.client.discovery import NoDaemonError
-from inferd.client.exchange import ClientError, RequestFailedError, UnreadError
+from inferd.client.exchange import (
+    ClientError,
+    RequestFailedError,
+    UnreadError,
+    with_options,
+)
+from inferd.client.surfaces import BLOCKS
 from inferd.surfaces import EMBED, RERANK, V2
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, RerankRequest
@@ -97,6 +104,11 @@ class DaemonClient:
             self.own.noted(question.request.id, principal),
             self._telling_failures(question.field_names),
         ):
+            if question.sound is not None:
+                async with aclosing(self._ask_live(question, principal)) as live:
+                    async for frames in live:
+                        yield frames
+                return
             await self._check_media(question, principal)
             decoding = attached(question, self._decoders, principal)
             async with AsyncExitStack() as stack:
@@ -110,6 +122,22 @@ class DaemonClient:
                     if question.answer.has_enough and not is_cancelled:
                         is_cancelled = True
                         await client.cancel(asked.request.id)
+
+    async def _ask_live(
+        self, question: Question, principal: str
+    ) -> AsyncGenerator[Sequence[DaemonFrame], None]:
+        """Send a request whose sound follows, and yield the frames of its answer."""
+        assert question.sound is not None  # noqa: S101  # it is such a question
+        assert isinstance(question.request, BlocksRequest)  # noqa: S101  # the same
+        connection = LoopConnection(BLOCKS, self._directory, ())
+        asked = with_options(question.request, None, self._asker(principal))
+        try:
+            await connection.begin(replace(asked, progress=True))
+            question.sound.opened(connection)
+            while not connection.is_done:
+                yield await connection.next_frames()
+        finally:
+            connection.close()
 
     async def _check_media(self, question: Question, principal: str) -> None:
         """Check that a model takes the media of a question, as far as the daemon tells.

@@ -7,22 +7,24 @@ import anyio
 import httpcore2
 
 from inferd.client.connection.pool import IdleConnections
+from inferd.client.core.bridge_body import BodyReader
 from inferd.client.core.bridge_calls import BridgeCall, call_of, recording_call
 from inferd.client.core.failures import ClientError, ConnectionLostError
 from inferd.client.core.offers import DaemonStatus, bridge_status, offered
 from inferd.client.core.plans import AnySurface
 from inferd.client.exchange import Exchange
-from inferd.client.library.async_sockets import time_limit
+from inferd.client.library.async_live import LiveHttpAnswer
+from inferd.client.library.async_sockets import exchange_sound, time_limit
 from inferd.client.library.http_calls import (
     IDLE_S,
-    BodyReader,
     BridgePlace,
     cancelled_frame,
 )
-from inferd.client.library.recordings import LiveRecording, file_of_live
+from inferd.client.library.recordings import LiveRecording, file_of_live, is_file
 from inferd.client.library.settings import ClientSettings, new_id
 from inferd.client.surfaces import BLOCKS, describing
 from inferd.surfaces import V2
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import DescribeRequest, Request
 from inferd.wire.responses import ModelsFrame, Response
 
@@ -164,6 +166,7 @@ class AsyncHttpTransport:
             settings.max_connections
         )
         self._used: set[HttpAnswer] = set()
+        self._live: set[LiveHttpAnswer] = set()
         self._is_closed = False
 
     @property
@@ -182,13 +185,16 @@ class AsyncHttpTransport:
         recording: LiveRecording,
         read: Callable[[Response], None],
     ) -> None:
-        """Have a recording transcribed, once all of it is there.
+        """Have a recording transcribed: a file once it is read, live sound as it comes.
 
         Args:
             request: with an open attachment.
             recording: to transcribe.
             read: is told each frame.
         """
+        if not is_file(recording) and isinstance(request, BlocksRequest):
+            await self._transcribe_live(request, recording, read)
+            return
         answer = HttpAnswer(self, cast("AnySurface", BLOCKS), request)
         content = await file_of_live(recording)
         await answer.begin(recording_call(request, answer.line, content))
@@ -197,6 +203,25 @@ class AsyncHttpTransport:
                 for frame in frames:
                     read(frame)
         finally:
+            await answer.aclose()
+
+    async def _transcribe_live(
+        self,
+        request: BlocksRequest,
+        recording: LiveRecording,
+        read: Callable[[Response], None],
+    ) -> None:
+        """Send sound as it comes, on a connection of its own, and read its transcript."""
+        answer = LiveHttpAnswer(self.place, self.timeout, request)
+        with time_limit(self.timeout, "no connection became free"):
+            await self._places.acquire()
+        self._live.add(answer)
+        try:
+            await answer.begin()
+            await exchange_sound(answer, recording, read)
+        finally:
+            self._live.discard(answer)
+            self._places.release()
             await answer.aclose()
 
     async def take(self, answer: HttpAnswer) -> httpcore2.AsyncHTTPConnection:
@@ -246,5 +271,7 @@ class AsyncHttpTransport:
         self._is_closed = True
         for answer in [*self._used]:
             answer.interrupt()
+        for live in [*self._live]:
+            live.interrupt()
         for connection in self._idle.clear():
             await connection.aclose()

@@ -40,6 +40,22 @@ class AsyncAnswer(Protocol):
         ...
 
 
+class SoundAnswer(Protocol):
+    """The answer to a request with an open attachment."""
+
+    async def next_frames(self) -> list[Response]:
+        """Return the frames that have come; none at the end of the answer."""
+        ...
+
+    async def append(self, samples: bytes, *, is_last: bool = False) -> None:
+        """Append audio."""
+        ...
+
+    async def aclose(self) -> None:
+        """Cancel the request, unless its answer has ended."""
+        ...
+
+
 class AsyncTransport(Protocol):
     """What carries requests from tasks."""
 
@@ -179,7 +195,7 @@ class AsyncSocketTransport:
             read: is told each frame.
         """
         answer = await self.ask(cast("AnySurface", BLOCKS), request)
-        await _exchange(answer, recording, read)
+        await exchange_sound(answer, recording, read)
 
     async def take(self, surface: AnySurface) -> AnyConnection:
         """Take a connection out of the pool; ``give_back`` it."""
@@ -243,8 +259,8 @@ def async_transport_for(settings: ClientSettings) -> AsyncTransport:
     return AsyncHttpTransport(settings)
 
 
-async def _exchange(
-    answer: SocketAnswer, recording: LiveRecording, read: Callable[[Response], None]
+async def exchange_sound(
+    answer: SoundAnswer, recording: LiveRecording, read: Callable[[Response], None]
 ) -> None:
     """Send a recording and read its transcript, at once; the first failure ends both."""
     failures: list[Exception] = []

@@ -1,7 +1,7 @@
 """Requests to a bridge from threads: a bounded pool of HTTP connections."""
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
@@ -9,6 +9,7 @@ import httpcore2
 
 from inferd.client.connection.http_socket import HttpSocket
 from inferd.client.connection.pool import IdleConnections
+from inferd.client.core.bridge_body import BodyReader
 from inferd.client.core.bridge_calls import (
     BridgeCall,
     call_of,
@@ -21,11 +22,16 @@ from inferd.client.core.plans import AnySurface
 from inferd.client.exchange import Exchange
 from inferd.client.library.http_calls import (
     IDLE_S,
-    BodyReader,
     BridgePlace,
     cancelled_frame,
 )
-from inferd.client.library.recordings import Recording, file_of
+from inferd.client.library.live_http import LiveBridgeConnection
+from inferd.client.library.recordings import (
+    Recording,
+    file_of,
+    is_file,
+    samples_of,
+)
 from inferd.client.library.settings import ClientSettings, new_id
 from inferd.client.surfaces import describing
 from inferd.surfaces import V2
@@ -125,6 +131,7 @@ class HttpTransport:
         self._lock = threading.Lock()
         self._idle = IdleConnections[None, BridgeConnection](settings.max_connections)
         self._used: dict[str, BridgeConnection] = {}
+        self._live_calls: dict[str, LiveBridgeConnection] = {}
         self._cancelled: set[str] = set()
         self._is_closed = False
 
@@ -134,20 +141,41 @@ class HttpTransport:
         """Send a request once and yield the frames of its answer."""
         exchange = Exchange(surface)
         line = exchange.start(request)
-        if is_recording(request) and recording is not None:
-            call = recording_call(request, line, file_of(recording))
-        else:
-            call = call_of(surface.socket, request, line)
         n_frames = 0
         with self._connection(request.id) as connection:
+            if recording is not None and not is_file(recording):
+                frames = self._live(request.id, exchange, line, samples_of(recording))
+            elif is_recording(request) and recording is not None:
+                call = recording_call(request, line, file_of(recording))
+                frames = connection.ask(exchange, call)
+            else:
+                call = call_of(surface.socket, request, line)
+                frames = connection.ask(exchange, call)
             try:
-                for frame in connection.ask(exchange, call):
+                for frame in frames:
                     n_frames += 1
                     yield frame
             except ClientError:
                 if request.id not in self._cancelled:
                     raise
                 yield cancelled_frame(request, n_frames)
+
+    def _live(
+        self,
+        request_id: str,
+        exchange: Exchange[Request, Response],
+        line: bytes,
+        blocks: Iterable[bytes],
+    ) -> Iterator[Response]:
+        """Send a request whose sound follows, on a connection of its own."""
+        live = LiveBridgeConnection(self._place, self._settings.timeout)
+        with self._lock:
+            self._live_calls[request_id] = live
+        try:
+            yield from live.ask(exchange, line, blocks)
+        finally:
+            with self._lock:
+                del self._live_calls[request_id]
 
     @contextmanager
     def _connection(self, request_id: str) -> Iterator[BridgeConnection]:
@@ -189,7 +217,7 @@ class HttpTransport:
             if (connection := self._used.get(request_id)) is None:
                 return False
             self._cancelled.add(request_id)
-            connection.interrupt()
+            (self._live_calls.get(request_id) or connection).interrupt()
             return True
 
     def status(self) -> DaemonStatus:
@@ -205,5 +233,7 @@ class HttpTransport:
             self._is_closed = True
             for connection in self._used.values():
                 connection.interrupt()
+            for live in self._live_calls.values():
+                live.interrupt()
             for connection in self._idle.clear():
                 connection.close()

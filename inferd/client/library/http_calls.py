@@ -10,20 +10,17 @@ import httpcore2
 
 from inferd import __version__
 from inferd.client.core.bridge_calls import (
-    OK,
     BridgeCall,
     auth_headers,
     bridge_address,
-    foreign_answer,
-    is_frame,
 )
 from inferd.client.core.failures import (
-    ClientError,
     ConnectionLostError,
     NoDaemonError,
     RequestTimeout,
     UnreadError,
 )
+from inferd.client.core.live_call import LiveCall
 from inferd.client.exchange import Exchange
 from inferd.client.frames import ClientBlocksDone
 from inferd.client.library.settings import ClientSettings
@@ -34,8 +31,6 @@ CONNECT_S: Final = 10.0
 """Seconds for connecting to a bridge: another machine that is off is told before long."""
 IDLE_S: Final = 30.0
 """Seconds after which an idle connection is not used again; bridges close theirs after 75."""
-FAILURE_MAX_BYTES: Final = 64 * 1024
-"""Bytes of the body of a failure that are read."""
 
 
 class BridgePlace:
@@ -65,6 +60,21 @@ class BridgePlace:
         self.socket = address.socket
         self.origin = httpcore2.URL(self._root).origin
         self.tls: ssl.SSLContext | None = settings.tls
+        self.host = self.origin.host.decode()
+        self.port = self.origin.port
+        self.has_tls = scheme == "https"
+        self.connect_s = min(settings.timeout or CONNECT_S, CONNECT_S)
+        """Seconds for connecting."""
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return what verifies the bridge, where the library does not choose it."""
+        context = self.tls or httpcore2.default_ssl_context()
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    def live_call(self, exchange: Exchange[Request, Response]) -> LiveCall:
+        """Return a call whose sound is sent while its answer comes."""
+        return LiveCall(self._root, self._headers, exchange)
 
     def request(self, call: BridgeCall, trace: object = None) -> httpcore2.Request:
         """Return a call as the library sends it.
@@ -73,10 +83,9 @@ class BridgePlace:
             call: to send.
             trace: is told of its steps; ``None`` for nothing.
         """
-        connect_s = min(self._timeout or CONNECT_S, CONNECT_S)
         extensions: dict[str, object] = {
             "timeout": {
-                "connect": connect_s,
+                "connect": self.connect_s,
                 "read": self._timeout,
                 "write": self._timeout,
             }
@@ -130,43 +139,6 @@ def _is_reset(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
-
-
-class BodyReader:
-    """Reads the body of an answer: frames, or why there are none.
-
-    Args:
-        exchange: of the request, which is started.
-        status: of the answer.
-
-    Bounds:
-        Keeps ``FAILURE_MAX_BYTES`` of the body of a failure.
-    """
-
-    def __init__(self, exchange: Exchange[Request, Response], status: int) -> None:
-        self._exchange = exchange
-        self._status = status
-        self._failure = bytearray()
-
-    def read(self, data: bytes) -> tuple[list[Response], ClientError | None]:
-        """Add bytes; return the frames that have come, and the failure behind them."""
-        if self._status != OK:
-            self._failure += data[: FAILURE_MAX_BYTES - len(self._failure)]
-            return [], None
-        self._exchange.feed(data)
-        return self._exchange.next_frames()
-
-    def end(self) -> ClientError | None:
-        """End the body; return why there are not all frames."""
-        if self._exchange.is_done:
-            return None
-        body = bytes(self._failure)
-        if self._status == OK:
-            return ConnectionLostError("the bridge ended the answer before its end")
-        if not is_frame(body):
-            return foreign_answer(self._status, body)
-        self._exchange.feed(body if body.endswith(b"\n") else body + b"\n")
-        return self._exchange.next_frames()[1]
 
 
 def cancelled_frame(request: Request, n_frames: int) -> Response:

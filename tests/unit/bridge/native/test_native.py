@@ -7,13 +7,20 @@ import pytest
 from msgspec import UNSET, Raw
 
 from inferd.bridge.native.api import describe_models
+from inferd.bridge.native.appended import AppendedLines
 from inferd.bridge.native.failures import error_frame, failure_line
-from inferd.bridge.native.request import ask_blocks, ask_recording, ask_vectors
+from inferd.bridge.native.request import (
+    ask_blocks,
+    ask_live,
+    ask_recording,
+    ask_vectors,
+)
 from inferd.bridge.recordings.form import Form
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked
 from inferd.client.core.failures import QueueFull
 from inferd.client.frames import ClientBlocksDone, ClientErrorFrame
+from inferd.limits.bridge import APPENDED_LINE_BYTES
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.responses import BlockFrame, ProgressFrame, TextDelta, UsageV2
 from tests.cases import each_case
@@ -25,6 +32,46 @@ OPEN = {"kind": "audio", "id": "s", "sample_rate": 16_000, "open": True}
 
 def body(**fields: Any) -> bytes:
     return json.dumps({"id": "mine", "messages": [HI], **fields}, indent=2).encode()
+
+
+def append(**fields: Any) -> bytes:
+    line = {"type": "append", "id": "mine", "attachment_id": "s", **fields}
+    return json.dumps(line).encode() + b"\n"
+
+
+def test_lines_of_sound_are_read_as_they_come_and_end_once():
+    sound = AppendedLines("mine", "s")
+    whole = append(bytes="AAAAAA==") + b"\n" + append(bytes="AAAA", end=True)
+    read = [each for cut in (whole[:20], whole[20:]) for each in sound.read(cut)]
+    assert read == [(bytes(4), False), (bytes(3), True)]
+    assert sound.has_ended
+    with pytest.raises(BridgeError, match="has ended"):
+        [*sound.read(append())]
+
+
+@each_case(
+    "line",
+    [
+        append(id="other"),
+        append(attachment_id="t"),
+        append(fd=0),
+        append(bytes="?"),
+        append(type="cancel"),
+        b"no json\n",
+        b"x" * (APPENDED_LINE_BYTES + 1),
+    ],
+)
+def test_other_lines_behind_a_request_are_refused(line):
+    with pytest.raises(BridgeError):
+        [*AppendedLines("mine", "s").read(line)]
+
+
+def test_a_request_with_live_sound_has_one_open_attachment_and_no_other():
+    question = ask_live(body(attachments=[OPEN]), ASKED)
+    assert question.appended is not None
+    for attachments in ([], [OPEN, OPEN], [{**OPEN, "open": False, "bytes": "AAAA"}]):
+        with pytest.raises(BridgeError):
+            ask_live(body(attachments=attachments), ASKED)
 
 
 def test_a_request_goes_on_as_it_is_under_an_id_of_the_bridge():
