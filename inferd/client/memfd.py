@@ -9,8 +9,9 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from inferd.client.closing import ClosedOnLeaving
 
 SEALS: Final = (
     fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -19,7 +20,7 @@ READ_BYTES: Final = 64 * 1024
 """Bytes of one block that is read back; for audio the size of ``sound.BLOCK_BYTES``."""
 
 
-class Memfd:
+class Memfd(ClosedOnLeaving):
     """A memfd that is filled, sealed, and passed to the daemon.
 
     Attributes:
@@ -33,17 +34,6 @@ class Memfd:
     def __init__(self) -> None:
         self.fd = os.memfd_create("inferd-media", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         self.n_bytes = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the descriptor."""

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from inferd.client.admin import AdminExchange, StatusStream
+from inferd.client.closing import ClosedOnLeaving
 from inferd.client.connection.sync import SyncConnection, connect
 from inferd.client.discovery import NoDaemonError, backoff
 from inferd.client.exchange import (
@@ -53,7 +53,7 @@ class ExchangeBounds(NamedTuple):
     """That are received."""
 
 
-class FrameClient:
+class FrameClient(ClosedOnLeaving):
     """FrameClient for a daemon's inference sockets; one request at a time on each.
 
     It connects to a socket when that is first needed, and reconnects after an answer that
@@ -92,17 +92,6 @@ class FrameClient:
         self._embed = SyncConnection(EMBED, *options)
         self._rerank = SyncConnection(RERANK, *options)
         self._all = (self._text, self._blocks, self._embed, self._rerank)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close every connection, for good."""

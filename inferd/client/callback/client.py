@@ -8,8 +8,7 @@ from functools import partial
 from itertools import count
 from os import PathLike
 from time import monotonic
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from inferd.client.callback.configuration import Config
 from inferd.client.callback.daemon_dialect import DaemonDialect
@@ -34,6 +33,7 @@ from inferd.client.callback.responses import (
 )
 from inferd.client.callback.result_queue import ResultQueue
 from inferd.client.callback.sockets import SocketClient
+from inferd.client.closing import ClosedOnLeaving
 
 MAX_IN_FLIGHT: Final = 16
 """Requests of one client at once, each with a thread and a connection; a further one fails by
@@ -60,7 +60,7 @@ class _Pending:
     is_measured: bool
 
 
-class InferenceClient:
+class InferenceClient(ClosedOnLeaving):
     """Has requests answered, and calls back in ``poll``; no call waits or raises a failure.
 
     Args:
@@ -109,17 +109,6 @@ class InferenceClient:
         self._is_closed = False
         if calls_back:
             threading.Thread(target=self._call_back, daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Cancel what is in flight; nothing is called any more."""

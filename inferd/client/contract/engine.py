@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from inferd.client.closing import ClosedOnLeaving
 from inferd.client.contract.request import ContractRequest
 from inferd.client.contract.response import (
     NO_TOKEN,
@@ -35,7 +35,7 @@ _REASONS: Final[dict[str, CompletionReason]] = {
 }
 
 
-class InferenceEngine:
+class InferenceEngine(ClosedOnLeaving):
     """An engine whose answers a daemon generates.
 
     Errors of a generation are in its response, with what was generated before. A model that
@@ -55,17 +55,6 @@ class InferenceEngine:
         self._places = threading.BoundedSemaphore(MAX_WAITING)
         self._lock = threading.Lock()
         self._running: set[ContractRequest] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Cancel what is in progress and wait for its end."""

@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 import anyio
 
+from inferd.client.closing import AsyncClosedOnLeaving
 from inferd.client.core.answer import AnswerCollector, Event, FinalAnswer, TextEvent
 from inferd.client.core.failures import ClientError
 from inferd.client.core.plans import AnySurface
@@ -17,7 +17,7 @@ from inferd.wire.requests import Request
 from inferd.wire.responses import Response
 
 
-class AsyncChatStream:
+class AsyncChatStream(AsyncClosedOnLeaving):
     """An answer while it is generated: iterating yields its text.
 
     Use it in an ``async with`` block: leaving the block before the end, cancelled or not,
@@ -29,17 +29,6 @@ class AsyncChatStream:
     def __init__(self, frames: "AsyncFrames") -> None:
         self._frames = frames
         self._collector = AnswerCollector()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def __aiter__(self) -> AsyncIterator[str]:
         async for event in self.events():

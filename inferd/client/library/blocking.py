@@ -5,9 +5,9 @@ from contextlib import closing
 from functools import partial
 from os import PathLike
 from time import monotonic, sleep
-from types import TracebackType
-from typing import Final, Self, TypeVar, Unpack, cast
+from typing import Final, TypeVar, Unpack, cast
 
+from inferd.client.closing import ClosedOnLeaving
 from inferd.client.core import plans
 from inferd.client.core.answer import FinalAnswer
 from inferd.client.core.conversation import (
@@ -63,7 +63,7 @@ def _ignore(_: object) -> None:
     """Do nothing with what is told."""
 
 
-class Client:
+class Client(ClosedOnLeaving):
     """Client of a daemon for threads, over its sockets or a bridge.
 
     All methods raise ``ClientError``, of the class that ``inferd.client.core.failures`` has
@@ -89,17 +89,6 @@ class Client:
     ) -> None:
         self._settings = ClientSettings(path=path, **options)
         self._transport = transport_for(self._settings)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all connections, for good; requests in progress are cancelled."""

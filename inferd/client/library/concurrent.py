@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from os import PathLike
 from time import monotonic
-from types import TracebackType
-from typing import Self, TypeVar, Unpack, cast
+from typing import TypeVar, Unpack, cast
 
 import anyio
 from anyio import to_thread
 
+from inferd.client.closing import AsyncClosedOnLeaving
 from inferd.client.core import plans
 from inferd.client.core.answer import FinalAnswer
 from inferd.client.core.conversation import (
@@ -61,7 +61,7 @@ def _ignore(_: object) -> None:
     """Do nothing with what is told."""
 
 
-class AsyncClient:
+class AsyncClient(AsyncClosedOnLeaving):
     """Client of a daemon for tasks of trio or asyncio, over its sockets or a bridge.
 
     All methods raise ``ClientError``, of the class that ``inferd.client.core.failures`` has
@@ -88,17 +88,6 @@ class AsyncClient:
     ) -> None:
         self._settings = ClientSettings(path=path, **options)
         self._transport = async_transport_for(self._settings)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close all connections, for good; requests in progress are cancelled."""

@@ -1,16 +1,16 @@
 """Answers while they are generated, for threads."""
 
 from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
+from inferd.client.closing import ClosedOnLeaving
 from inferd.client.core.answer import AnswerCollector, Event, FinalAnswer, TextEvent
 from inferd.client.core.failures import ClientError
 from inferd.client.frames import BlocksAnswer
 from inferd.wire.responses import Response
 
 
-class ChatStream:
+class ChatStream(ClosedOnLeaving):
     """An answer while it is generated: iterating yields its text.
 
     Use it in a ``with`` block: leaving the block before the end cancels the request. It is
@@ -25,17 +25,6 @@ class ChatStream:
         self._frames = frames
         self._cancel = cancel
         self._collector = AnswerCollector()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[str]:
         for event in self.events():
