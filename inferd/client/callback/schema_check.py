@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeGuard
 
-import msgspec
-
 MAX_DEPTH: Final = 128
 """Levels of a document and of references within a schema; what is deeper does not match."""
 
@@ -176,7 +174,13 @@ def _within(number: float, schema: Mapping[str, object], least: str, most: str) 
 
 
 def _same(value: object, other: object) -> bool:
-    """Tell whether two values are the same JSON: ``true`` is not 1."""
-    return msgspec.json.encode(value, order="sorted") == msgspec.json.encode(
-        other, order="sorted"
-    ) or (_is_number(value) and _is_number(other) and value == other)
+    """Tell whether two values are the same JSON: ``true`` is not 1, and 1.0 is."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(
+            _same(each, other[name]) for name, each in value.items()
+        )
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_same, value, other))
+    if _is_number(value) and _is_number(other):
+        return value == other
+    return type(value) is type(other) and value == other
