@@ -231,16 +231,6 @@ def test_pictures_are_dropped_removed_sent_shown_and_saved_by_keyboard(
     assert not findings(page)
 
 
-def test_speech_is_written_down(reader):
-    reader.button("Dictate").click()
-    reader.button("End dictation").wait_for()
-    reader.page.wait_for_timeout(1500)
-    reader.button("End dictation").click()
-    reader.page.wait_for_function(
-        "() => document.getElementById('message').value.includes('heard')"
-    )
-
-
 def test_the_status_says_what_the_machine_does(reader):
     reader.page.get_by_role("link", name="Status", exact=True).click()
     status = reader.page.get_by_role("region", name="Status")

@@ -3,7 +3,7 @@
 import { Component, createRef } from "../vendor/preact.mjs";
 import { contextUse, count } from "../chat/words.js";
 import { attach, checkTaken, forget, MAX_FILES, mediaOf, withTexts } from "../media/files.js";
-import { Recorder, transcribe } from "../media/recorder.js";
+import { Dictation, transcribe } from "../media/recorder.js";
 import { TakeError } from "../service/failure.js";
 import { ChosenFiles } from "./attachments.js";
 import { html, Watching } from "./html.js";
@@ -28,7 +28,8 @@ export class Composer extends Watching {
   #chooser = createRef();
   /** @type {Attached[]} */
   #files = [];
-  #recorder = new Recorder();
+  /** @type {Dictation | null} */
+  #dictation = null;
   /** @type {"" | "recording" | "writing"} */
   #voice = "";
   /** Whether a message is to be sent once the models are listed. */
@@ -167,23 +168,40 @@ export class Composer extends Watching {
   };
 
   #toggleVoice = async () => {
-    const { notices, session } = this.props.conversation;
-    const wasRecording = this.#voice === "recording";
-    await notices.trying(async () => {
-      if (!wasRecording) {
-        await this.#recorder.start().catch(taken);
-        this.#voice = "recording";
-        return;
-      }
-      this.#voice = "writing";
-      this.setState({});
-      const text = await transcribe(session.client, await this.#recorder.stop());
-      const field = this.#field.current;
-      this.#put([field.value.trim(), text].filter(Boolean).join(" "));
-    });
-    if (wasRecording) this.#voice = "";
-    this.setState({});
+    if (this.#dictation) await this.#endVoice();
+    else await this.#startVoice();
   };
+
+  async #startVoice() {
+    const { notices, session } = this.props.conversation;
+    const before = this.#field.current.value.trim();
+    const dictation = new Dictation(
+      (sound) => transcribe(session.client, sound),
+      (text) => this.#put([before, text].filter(Boolean).join(" ")),
+      (error) => void this.#endVoice(error),
+    );
+    this.#dictation = dictation;
+    const isOpen = await notices.trying(() => dictation.start().catch(taken));
+    if (isOpen) this.#voice = "recording";
+    else this.#dictation = null;
+    this.setState({});
+  }
+
+  /** @param {unknown} [error] why it cannot go on */
+  async #endVoice(error) {
+    const dictation = this.#dictation;
+    this.#dictation = null;
+    if (!dictation) return;
+    this.#voice = "writing";
+    this.setState({});
+    await this.props.conversation.notices.trying(async () => {
+      if (error) dictation.abandon();
+      else await dictation.stop();
+      if (error) throw error;
+    });
+    this.#voice = "";
+    this.setState({});
+  }
 
   // --- what is shown --------------------------------------------------------------------
 
@@ -196,7 +214,7 @@ export class Composer extends Watching {
         ${edited ? html`<p class="editing">Another version of a message. <button type="button" class="quiet" onClick=${this.#cancelEdit}>Keep the old one</button></p>` : null}
         <${ChosenFiles} files=${this.#files} remove=${this.#remove} />
         <textarea
-          ref=${this.#field} id="message" rows="1" aria-label="Message" placeholder="Write a message" autofocus
+          ref=${this.#field} id="message" rows="1" aria-label="Message" placeholder="Write a message" autofocus readOnly=${this.#voice !== ""}
           onKeyDown=${this.#onKey} onInput=${this.#fit} onPaste=${this.#onPaste}
         ></textarea>
         <div class="composer-row">
