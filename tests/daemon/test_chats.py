@@ -1,11 +1,14 @@
 """Chats through a real bridge and a real daemon, as Open-Assistant's clients use them."""
 
 import json
+import re
 import signal
+import subprocess
 import tomllib
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -15,7 +18,7 @@ from inferd.limits.bridge import MAX_PENDING_ANSWERS
 from tests.daemon.bridge import BridgeProcess, bridge_to, command
 from tests.daemon.configuration import mock, to_toml
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import PATIENCE_S, DaemonProcess
+from tests.daemon.harness import PATIENCE_S, DaemonProcess, clean_environ
 from tests.media_files import png_file, wav_file
 
 pytestmark = pytest.mark.slow
@@ -24,13 +27,18 @@ PNG = png_file()
 WORDS = [f"word{number} " for number in range(40)]
 
 
+ADDRESS = "http://127.0.0.1:8313"
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "chats.md").read_text()
+COMMANDS = re.findall(r"^\$ (curl .*)$", DOCUMENT, re.MULTILINE)
+
+
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
     folder = tmp_path_factory.mktemp("chats")
     backends = [
         mock(name="short", tokens=["Hel", "lo"]),
         mock(name="eyes", tokens=["A cat."], vision=True, audio=True),
-        mock(name="long", tokens=["x "] * 100_000, token_delay_ms=20),
+        mock(name="long", aliases=["chat"], tokens=["x "] * 100_000, token_delay_ms=20),
         mock(name="paced", tokens=WORDS, token_delay_ms=20),
     ]
     with daemons() as make:
@@ -115,7 +123,8 @@ def tokens(events: list[dict[str, Any]]) -> list[str]:
 def test_a_chat_is_held_as_open_assistants_clients_hold_it(sign_in):
     ada = sign_in("ada")
     models = ada.ask("GET", "/configs/model_configs")
-    assert [each["name"] for each in models] == ["short", "eyes", "long", "paced"]
+    names = [each["name"] for each in models]
+    assert sorted(names) == ["chat", "eyes", "long", "paced", "short"]
     chat = ada.chat()
     answer = ada.say(chat, "Hi there", "short")
     events, last = ada.events(answer)
@@ -155,6 +164,37 @@ def test_a_chat_is_held_as_open_assistants_clients_hold_it(sign_in):
     assert len(hits) == 4
     text = ada.http.get(f"/chats/{chat}/export?format=markdown").text
     assert text.startswith("# Named\n")
+
+
+def test_the_commands_of_the_document_hold_a_conversation(bridge):
+    environ = clean_environ()
+    ids = {"chats": "CHAT", "prompter_message": "PROMPT", "assistant_message": "ANSWER"}
+    *asks, follows = [line.replace(ADDRESS, bridge.address) for line in COMMANDS]
+    for line in asks:
+        done = subprocess.run(
+            ["/bin/sh", "-c", line],
+            env=environ,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=True,
+        )
+        [route] = [name for name in ids if f"/{name} " in line]
+        environ[ids.pop(route)] = json.loads(done.stdout)["id"]
+    assert not ids
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f"exec {follows}"],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as following:
+        assert following.stdout is not None
+        while b'"token"' not in following.stdout.readline():
+            assert following.poll() is None
+        answer = f"{environ['CHAT']}/messages/{environ['ANSWER']}"
+        httpx2.post(f"{bridge.address}/chats/{answer}/stop")
+        rest = following.stdout.read().decode()
+    [*_, last] = map(json.loads, re.findall("data: (.*)", rest))
+    assert last["message"]["state"] == "cancelled"
 
 
 def test_another_person_is_told_that_there_is_nothing(sign_in):
