@@ -53,7 +53,8 @@ The daemon imports no model library: each ``worker`` is a process of its own, an
 ``line_decoder``. Both enter a ``sandbox`` before they read a client's request. ``limits`` has
 the bounds, ``errors`` the failures that clients are sent. ``client`` and ``cli`` are the other
 side of the sockets, and so is ``bridge``, a process that speaks HTTP; ``media_decoder`` is where
-files of its callers are decoded, ``management`` the helper that changes models for them, and
+files of its callers are decoded, ``tool_host`` what speaks with servers of tools for their chats,
+``management`` the helper that changes models for them, and
 ``fleet`` looks after several bridges. ``fair_limiter`` shares permits out,
 ``peer_credentials`` asks the kernel who is at the other end. ``doctor`` checks a
 machine, ``service`` asks systemd about the daemon's units, and ``models`` has the model store,

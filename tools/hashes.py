@@ -48,7 +48,7 @@ GLIBCS: Final = (31, 41)
 TARGETS: Final = tuple(product(ARCHITECTURES, PYTHONS, GLIBCS))
 SOURCES: Final = ("jsonschema", "llama-cpp-python", "pywhispercpp")
 """Packages whose sources are used, too."""
-NO_WHEEL: Final = ("jsonschema", "llama-cpp-python")
+NO_WHEEL: Final = ("llama-cpp-python",)
 """Packages of which only the sources are used."""
 NOT_EVERYWHERE: Final = ("atheris",)
 """Packages that are not available for each target; their users report that."""

@@ -42,6 +42,7 @@ EXTRAS = (
     "models",
     "remote",
     "bridge",
+    "tools",
     "postgresql",
     "fleet",
     "dev",

@@ -15,6 +15,7 @@ import trio
 
 from inferd.bridge.access_log import BridgeLog, kind_of, stderr_log
 from inferd.bridge.chats.generation import AnswerParts
+from inferd.bridge.chats.tools.servers import ToolServers
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.chats import ChatRoutes, ChatSetUp
 from inferd.bridge.http.guard import LOCAL_NAMES, HeadRules
@@ -134,6 +135,7 @@ def chat_set_up(
         log,
         options.settings.default_max_tokens,
         count_tokens=partial(metrics.tokens_used, CHAT_ANSWERS),
+        tools=ToolServers(options.chats.tool_servers),
     )
     return ChatSetUp(parts, is_development=options.is_development)
 

@@ -66,7 +66,9 @@ def cut_after(
 
 def size_of(message: KeptMessage) -> int:
     """Return the characters of a message, and what counts as much."""
-    return len(message.text) + 1 + ATTACHMENT_CHARS * len(message.attachments)
+    n_results = sum(len(call.result or "") for call in message.details.calls)
+    n_files = ATTACHMENT_CHARS * len(message.attachments)
+    return len(message.text) + 1 + n_results + n_files
 
 
 def cut_files(branch: Sequence[KeptMessage], n_left_out: int) -> int:

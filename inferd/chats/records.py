@@ -14,6 +14,8 @@ ChatRole = Literal["prompter", "assistant"]
 ContextPolicy = Literal["omit", "summarise", "refuse"]
 """What becomes of a conversation that the context has no room for: the oldest turns are left out,
 or summarised, or the answer is refused."""
+CallState = Literal["told", "waiting", "running", "done", "failed", "denied"]
+"""Of a call: nobody carries it out; its user is to confirm it; it runs; it has ended."""
 MessageState = Literal[
     "manual",
     "pending",
@@ -31,6 +33,7 @@ FileName = Annotated[
 ]
 Title = Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)]
 SystemPrompt = Annotated[str, Meta(max_length=MAX_SYSTEM_PROMPT_CHARS)]
+ToolServerName = Annotated[str, Meta(min_length=1, max_length=20)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
@@ -51,6 +54,8 @@ class OwnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_config_name: ModelName | None = None
     system_prompt: SystemPrompt | None = None
     sampling_parameters: ChatSampling | None = None
+    tool_servers: Annotated[list[ToolServerName], Meta(max_length=16)] | None = None
+    """Whose tools its answers may call; absent: those that the operator has chosen."""
 
 
 class KeptChat(Struct, frozen=True, kw_only=True):
@@ -104,12 +109,24 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     """In place of those messages, where its owner wanted that."""
 
 
-class StoredCall(Struct, frozen=True):
+class StoredCall(Struct, frozen=True, omit_defaults=True):
     """A call of a tool."""
 
     id: str
     name: str
     input: object
+    at: int = 0
+    """Characters of the text before it."""
+    round: int = 0
+    """How often the model had been asked before it, within this answer."""
+    state: CallState = "told"
+    result: str | None = None
+    """What its server answered, or why it was not called."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.state in {"told", "done", "failed", "denied"}
 
 
 class MessageDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -122,6 +139,8 @@ class MessageDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: LeftOut | None = None
     calls: list[StoredCall] = field(default_factory=list)
     finish_reason: str | None = None
+    notes: list[str] = field(default_factory=list)
+    """What an answer had to do without, for people."""
 
 
 class KeptAttachment(Struct, frozen=True, kw_only=True):

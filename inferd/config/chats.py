@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from inferd.config.tools import MAX_TOOL_SERVERS, ToolServerSettings
 from inferd.limits.bridge import (
     ANSWER_S,
     MAX_CHAT_MESSAGES,
@@ -16,6 +17,9 @@ from inferd.limits.bridge import (
     MAX_USER_FILE_BYTES,
 )
 
+ToolServers = Annotated[
+    tuple[ToolServerSettings, ...], Meta(max_length=MAX_TOOL_SERVERS)
+]
 Most = Annotated[int, Meta(ge=1, le=2**40)]
 
 
@@ -52,3 +56,5 @@ class ChatsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Seconds that an answer may wait and be generated."""
     retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 0
     """Days without a change after which a chat is deleted; 0: never."""
+    tool_servers: ToolServers = ()
+    """Servers of tools (MCP) that answers may call, each a table ``[[chats.tool_servers]]``."""

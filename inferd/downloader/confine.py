@@ -94,6 +94,7 @@ def _parser() -> Parser:
     parser.add_argument("--memory-bytes", type=int, required=True)
     parser.add_argument("--environ", action="append", default=[])
     parser.add_argument("--network", action="store_true")
+    parser.add_argument("--event-loop", action="store_true")
     parser.add_argument("program", nargs="+")
     return parser
 
@@ -111,7 +112,9 @@ def confine(arguments: argparse.Namespace) -> tuple[str, ...]:
         (resource.RLIMIT_AS, arguments.memory_bytes),
     ):
         _lower(kind, limit)
-    calls = allowed_calls(network=arguments.network)
+    calls = allowed_calls(
+        network=arguments.network, has_event_loop=arguments.event_loop
+    )
     refused = landlock.BIND_TCP | (0 if arguments.network else landlock.CONNECT_TCP)
     with ExitStack() as opened:
         allowed = [*_allowed(opened, arguments.reads, arguments.writes)]
@@ -140,12 +143,19 @@ def _leave_root(writes: Path) -> tuple[str, ...]:
     return ()
 
 
-def allowed_calls(*, network: bool) -> SyscallRules:
-    """List the system calls of this processor that a program may make."""
+def allowed_calls(*, network: bool, has_event_loop: bool = False) -> SyscallRules:
+    """List the system calls of this processor that a program may make.
+
+    Args:
+        network: whether it may connect to other addresses.
+        has_event_loop: whether it may make pairs of sockets, by which those of Python wake
+            themselves; nobody else is at the other end.
+    """
     machine = this_machine()
     if machine is None:  # there is no filter for it, which is reported
         return {}
     refused = {*_REFUSED} if network else {*_REFUSED, *_SOCKETS}
+    refused -= {"socketpair"} if has_event_loop else set()
     names = [name for name in syscall_numbers(machine) if name not in refused]
     rules: SyscallRules = {
         **dict.fromkeys(names, ()),

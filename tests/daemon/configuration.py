@@ -29,6 +29,8 @@ def _value(value: Any) -> str:
         return (
             f"{{{', '.join(f'{key} = {_value(each)}' for key, each in value.items())}}}"
         )
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -10,7 +10,7 @@ from inferd.bridge.identity.token_file import ApiTokens
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import KeptChat, KeptMessage
-from inferd.chats.storage import attachments, chats, messages
+from inferd.chats.storage import attachments, chats, decisions, messages
 from inferd.chats.storage.database import ChatDatabase, place_of_database
 from tests.unit.bridge.admin.test_admin import Manager
 
@@ -21,6 +21,8 @@ GIVEN = {
     "attachment_id": "c" * 32,
     "ids": ["c" * 32],
     "files": {},
+    "call_id": "call1",
+    "is_allowed": True,
     "n_most": 10,
     "changes": {"title": "mine"},
     "now_us": 0,
@@ -43,7 +45,7 @@ def test_no_operation_on_a_chat_serves_another_owner(tmp_path):
     database.run(lambda each: chats.create_chat(each, chat, 1))
     database.run(lambda each: messages.add_message(each, "ada", message, LIMITS))
     tried = []
-    for module in (attachments, chats, messages):
+    for module in (attachments, chats, decisions, messages):
         for name, operation in inspect.getmembers(module, inspect.isfunction):
             wanted = inspect.signature(operation).parameters
             is_own = operation.__module__ == module.__name__
@@ -59,7 +61,7 @@ def test_no_operation_on_a_chat_serves_another_owner(tmp_path):
                 database.run(lambda each: operation(each, **chosen))  # noqa: B023
             assert caught.value.fault is ChatFault.NO_CHAT
             tried.append(name)
-    assert len(tried) >= 10
+    assert len(tried) >= 11
     database.close()
 
 

@@ -156,7 +156,7 @@ def registry_answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]
         hashes,
         "sources",
         lambda pins, _: [
-            {hashes.package_of(pin): {"f" * 64}} for pin in pins if "jsonschema" in pin
+            {hashes.package_of(pin): {"f" * 64}} for pin in pins if "llama" in pin
         ],
     )
     return asked
@@ -173,8 +173,8 @@ def test_digests_are_written_for_the_versions_that_are_there(registry_answers):
 
 
 def test_of_some_packages_the_sources_alone_are_used(registry_answers):
-    text = hashes.constraints("jsonschema==4\nA==1\n")
-    assert blocks(text)["jsonschema"].split()[2:] == [f"--hash=sha256:{'f' * 64}"]
+    text = hashes.constraints("llama-cpp-python==4\nA==1\n")
+    assert blocks(text)["llama-cpp-python"].split()[2:] == [f"--hash=sha256:{'f' * 64}"]
 
 
 def test_a_package_that_is_broken_missing_or_another_is_described(

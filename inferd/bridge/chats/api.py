@@ -11,6 +11,7 @@ from inferd.bridge.chats.documents import (
     HitsDocument,
     MessageDocument,
     ModelConfigInfo,
+    ToolServerInfo,
     WholeChatDocument,
 )
 from inferd.bridge.chats.events import ChatEventStream
@@ -68,6 +69,13 @@ CHATS_API: Final = Api(
             answer=WholeChatDocument,
             reasons=_OF_ONE,
             scope="chats",
+        ),
+        HostedOperation(
+            method="GET",
+            path="/configs/tool_servers",
+            action="list_tool_servers",
+            summary="List the tools that answers may call",
+            answer=list[ToolServerInfo],
         ),
         HostedOperation(
             method="GET",
@@ -195,6 +203,16 @@ CHATS_API: Final = Api(
             summary="Follow an answer; 204 where there is nothing to come",
             stream=ChatEventStream(),
             reasons=(*_OF_MESSAGES, Reason.CHAT_LIMIT),
+        ),
+        HostedOperation(
+            method="POST",
+            path=f"{_MESSAGE}/tool_calls/{{call_id}}",
+            action="decide_call",
+            summary="Allow or deny a call of a tool that waits for it",
+            table=asked.DECIDE,
+            body=asked.DecideCall,
+            answer=MessageDocument,
+            reasons=(*_OF_MESSAGES, Reason.CHAT_CONFLICT),
         ),
         HostedOperation(
             method="POST",

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import invalid
 from inferd.chats.records import (
     AnswerFailure,
@@ -81,6 +82,7 @@ class MessageDocument(Struct, frozen=True, kw_only=True):
     error: AnswerFailure | None = None
     context: LeftOut | None = None
     attachments: list[AttachmentDocument] = []  # as above
+    notes: list[str] = []  # as above
 
 
 class ChatDocument(Struct, frozen=True, kw_only=True):
@@ -148,6 +150,26 @@ class ModelConfigInfo(Struct, frozen=True, kw_only=True):
     audio: bool | None = None
 
 
+class OfferedToolInfo(Struct, frozen=True, kw_only=True):
+    """A tool that answers may call."""
+
+    name: str
+    description: str
+    is_allowed: bool
+    """Whether it is called without asking."""
+
+
+class ToolServerInfo(Struct, frozen=True, kw_only=True):
+    """A server of tools."""
+
+    name: str
+    is_default: bool
+    """Whether chats use it whose owner has not chosen."""
+    tools: list[OfferedToolInfo]
+    error: str | None = None
+    """Why it offers none now."""
+
+
 class DebugToken(Struct, frozen=True, kw_only=True):
     """A token."""
 
@@ -188,6 +210,7 @@ def message_document(
         usage=details.usage,
         error=details.failure,
         context=details.left_out,
+        notes=details.notes,
         attachments=[
             _attachment(each, files.get(each.id)) for each in message.attachments
         ],
@@ -312,3 +335,22 @@ def markdown(chat: KeptChat, messages: Sequence[KeptMessage]) -> str:
             for each in message.attachments
         )
     return "\n".join(parts)
+
+
+def model_configs(models: Sequence[OfferedModel]) -> list[ModelConfigInfo]:
+    """Return the models that generate text."""
+    return [_model_config(model) for model in models if "generate" in model.uses]
+
+
+def _model_config(model: OfferedModel) -> ModelConfigInfo:
+    facts = model.facts
+    if facts is None or facts.is_unread is True:
+        return ModelConfigInfo(name=model.name, state=facts.state if facts else None)
+    return ModelConfigInfo(
+        name=model.name,
+        n_ctx=None if facts.n_ctx is UNSET else facts.n_ctx,
+        state=facts.state,
+        thinking=facts.thinking,
+        images=facts.vision,
+        audio=facts.audio or facts.transcribe is True,
+    )

@@ -18,7 +18,7 @@ from inferd.chats.records import KeptMessage, LeftOut, StoredCall
 
 END: Final = "end"
 """Id of the last event."""
-_ID: Final = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,9})\Z")
+_ID: Final = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,9})(?:-(\d{1,9}))?\Z")
 _TEXTS: Final = {
     "aborted_by_worker": "the bridge that generated the answer was stopped before its end",
     "timeout": "the answer took too long",
@@ -46,10 +46,10 @@ class TokenEvent(Struct, frozen=True, kw_only=True):
 
 
 class CallEvent(Struct, frozen=True, kw_only=True):
-    """A call of a tool."""
+    """A call of a tool, or how it ended."""
 
     tool_call: StoredCall
-    event_type: Literal["tool_call"] = "tool_call"
+    event_type: Literal["tool_call", "tool_result"] = "tool_call"
 
 
 class ContextEvent(Struct, frozen=True, kw_only=True):
@@ -94,6 +94,8 @@ class ReadSoFar(Struct, frozen=True, kw_only=True):
     """Characters of the reasoning."""
     n_text: int = 0
     n_calls: int = 0
+    n_results: int = 0
+    """Of the calls, those whose end the reader knows."""
     has_context: bool = False
     pending: PendingEvent | None = None
     """The latest word on where it waits."""
@@ -104,7 +106,8 @@ class ReadSoFar(Struct, frozen=True, kw_only=True):
         """The id of the event that a reader has read so far."""
         if self.is_over:
             return END
-        return f"{self.n_thinking}-{self.n_text}-{self.n_calls}"
+        read = f"{self.n_thinking}-{self.n_text}-{self.n_calls}"
+        return f"{read}-{self.n_results}" if self.n_results else read
 
 
 def read_so_far(event_id: str) -> ReadSoFar:
@@ -120,8 +123,10 @@ def read_so_far(event_id: str) -> ReadSoFar:
     found = _ID.match(event_id)
     if found is None:
         raise invalid("Last-Event-ID", "is no id of an event of an answer")
-    n_thinking, n_text, n_calls = map(int, found.groups())
-    return ReadSoFar(n_thinking=n_thinking, n_text=n_text, n_calls=n_calls)
+    n_thinking, n_text, n_calls, n_results = map(int, found.groups(default="0"))
+    return ReadSoFar(
+        n_thinking=n_thinking, n_text=n_text, n_calls=n_calls, n_results=n_results
+    )
 
 
 def events_since(
@@ -165,6 +170,11 @@ def _events(
     for call in details.calls[read.n_calls :]:
         read = msgspec.structs.replace(read, n_calls=read.n_calls + 1)
         yield CallEvent(tool_call=call), read
+    for call in details.calls[read.n_results :]:
+        if call.result is None:  # calls end in their order
+            break
+        read = msgspec.structs.replace(read, n_results=read.n_results + 1)
+        yield CallEvent(tool_call=call, event_type="tool_result"), read
 
 
 def _last(message: KeptMessage) -> Struct:

@@ -14,10 +14,13 @@ from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.chats.events import PendingEvent
 from inferd.bridge.chats.prompt import (
     PartialAnswer,
+    ToolOffer,
     question_of,
     summary_question,
 )
 from inferd.bridge.chats.running import DurationEstimate, RunningAnswer
+from inferd.bridge.chats.tools.rounds import ToolRounds, tools_of
+from inferd.bridge.chats.tools.servers import AnswerTools, ToolServers
 from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.translation.failures import BridgeError, Reason, TokenOverflow
@@ -34,6 +37,7 @@ from inferd.chats.fitting import (
 )
 from inferd.chats.records import (
     ContextPolicy,
+    KeptChat,
     KeptMessage,
     LeftOut,
     WorkParameters,
@@ -72,6 +76,7 @@ class AnswerParts:
     """Bytes of files with which answers are asked for now."""
     count_tokens: Callable[[int, str], None] = lambda _, __: None
     """Is told the tokens of each request, and whose it was."""
+    tools: ToolServers = field(default_factory=lambda: ToolServers(()))
 
 
 class Generation:
@@ -110,12 +115,45 @@ class Generation:
         )
         branch = branch_to(messages, message.parent_id)
         policy = chat.settings.context or _policy(self._parts.settings.context)
-        await self._fit(branch, work, policy)
+        async with self._parts.tools.for_answer(owner) as servers:
+            rounds = await self._rounds(chat, work, servers)
+            while True:
+                await self._fit(branch, work, policy, rounds.offer())
+                if not await rounds.run_calls():
+                    break
         if self._began_at is not None:
             self._estimate.add(trio.current_time() - self._began_at)
 
+    async def _rounds(
+        self, chat: KeptChat, work: WorkParameters, servers: AnswerTools
+    ) -> ToolRounds:
+        """Find out which tools the answer may call; note which not, and why."""
+        chosen = chat.settings.tool_servers
+        names, notes = self._parts.tools.chosen(chosen), list[str]()
+        if names and not await self._calls_tools(work.model):
+            notes = [f"{work.model} calls no tools"] if chosen else []
+            names = ()
+        tools, faults = await tools_of(self._parts.tools, names)
+        message = self._running.message
+        if notes := [*notes, *faults]:
+            details = replace(message.details, notes=notes)
+            self._running.change(replace(message, details=details))
+        return ToolRounds(self._parts.store, self._running, tools, servers)
+
+    async def _calls_tools(self, model: str) -> bool:
+        """Tell whether a model calls tools; one of which that is not known is asked."""
+        for offered in await self._parts.daemon.models():
+            if offered.name == model and offered.facts is not None:
+                facts = offered.facts
+                return facts.is_unread is True or facts.tools
+        return True
+
     async def _fit(
-        self, branch: Sequence[KeptMessage], work: WorkParameters, policy: ContextPolicy
+        self,
+        branch: Sequence[KeptMessage],
+        work: WorkParameters,
+        policy: ContextPolicy,
+        offer: ToolOffer,
     ) -> None:
         """Ask with all of a conversation, or with what fits of it."""
         cut = None if policy == "refuse" else earlier_cut(branch)
@@ -131,7 +169,7 @@ class Generation:
         for n_tries_left in reversed(range(MAX_FITTING_TRIES)):
             self._note_cut(cut)
             try:
-                await self._ask_with(branch, work, cut)
+                await self._ask_with(branch, work, cut, offer)
             except BridgeError as error:
                 n_left_out = cut.n_left_out if cut else 0
                 more = _cut_for(error, branch, n_left_out)
@@ -175,6 +213,7 @@ class Generation:
         branch: Sequence[KeptMessage],
         work: WorkParameters,
         cut: LeftOut | None,
+        offer: ToolOffer,
     ) -> None:
         kept = branch[cut.n_left_out :] if cut else branch
         attached = [each for message in kept for each in message.attachments]
@@ -184,6 +223,8 @@ class Generation:
                 work,
                 cut,
                 await self._files([each.id for each in attached]),
+                so_far=self._running.message,
+                offer=offer,
                 request_id=_request_id(),
                 max_tokens=self._parts.default_max_tokens,
                 deadline_ms=self._left_ms(),

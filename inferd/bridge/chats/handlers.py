@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
 
 from inferd.bridge.chats import documents as told, requests as asked
 from inferd.bridge.chats.attachments import AttachedFiles
 from inferd.bridge.chats.hosted import HostedRequest
 from inferd.bridge.chats.imported import imported_messages, new_id
-from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.body import read_part
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.chats.branches import branch_to
@@ -26,6 +24,7 @@ from inferd.chats.records import (
 )
 from inferd.chats.storage import chats, messages
 from inferd.chats.storage.attachments import read_attachment, read_files
+from inferd.chats.storage.decisions import decide
 from inferd.chats.storage.messages import MessageLimits
 from inferd.chats.storage.search import search
 from inferd.chats.store import ChatConnection, ChatStore, now_us
@@ -342,6 +341,20 @@ class ChatHandlers:
             )
         )
 
+    async def decide_call(self, request: HostedRequest) -> KeptMessage:
+        """Store whether a call is made; return the message."""
+        fields = request.fields(asked.DecideCall)
+        return await self._store.run(
+            lambda connection: decide(
+                connection,
+                request.owner,
+                request.chat_id,
+                request.message_id,
+                call_id=request.named["call_id"],
+                is_allowed=fields.allow,
+            )
+        )
+
     async def stop(self, request: HostedRequest) -> KeptMessage:
         """Mark an answer as cancelled, if it has not ended."""
         request.fields(asked.Nothing)
@@ -350,27 +363,6 @@ class ChatHandlers:
                 connection, request.owner, request.chat_id, request.message_id
             )
         )
-
-
-def model_configs(models: Sequence[OfferedModel]) -> list[told.ModelConfigInfo]:
-    """Return the models that generate text."""
-    return [_model_config(model) for model in models if "generate" in model.uses]
-
-
-def _model_config(model: OfferedModel) -> told.ModelConfigInfo:
-    facts = model.facts
-    if facts is None or facts.is_unread is True:
-        return told.ModelConfigInfo(
-            name=model.name, state=facts.state if facts else None
-        )
-    return told.ModelConfigInfo(
-        name=model.name,
-        n_ctx=None if facts.n_ctx is UNSET else facts.n_ctx,
-        state=facts.state,
-        thinking=facts.thinking,
-        images=facts.vision,
-        audio=facts.audio or facts.transcribe is True,
-    )
 
 
 def _sampling(sent: dict[str, object] | None) -> ChatSampling:

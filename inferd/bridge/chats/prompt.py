@@ -1,32 +1,37 @@
 """The request to the daemon that a conversation becomes, and how its frames add up; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from inferd.bridge.chats.tools.told_calls import told_calls
 from inferd.bridge.translation.generated import GeneratedAnswer
 from inferd.bridge.translation.media import MediaOfRequest
 from inferd.bridge.translation.question import Question
 from inferd.chats.file_types import kind_of_medium
 from inferd.chats.records import (
     AnswerUsage,
+    CallState,
     KeptAttachment,
     KeptMessage,
     LeftOut,
+    MessageDetails,
     StoredCall,
     WorkParameters,
 )
 from inferd.limits.bridge import SUMMARY_TOKENS
-from inferd.wire.blocks import Block, BlocksRequest, Message, TextBlock
+from inferd.wire.blocks import Block, BlocksRequest, Message, TextBlock, Tool
 from inferd.wire.requests import Role
 from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 
 _ROLES: Final[dict[str, Role]] = {"prompter": "user", "assistant": "assistant"}
 _KINDS: Final = {"picture": "picture", "sound": "recording"}
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
+_NO_TOOLS: Final[Mapping[str, CallState]] = MappingProxyType({})
 _NO_CHAR: Final = "\ufffd"
 """In place of the character with code 0, which PostgreSQL stores in no text."""
 _SUMMARY: Final = "Summary of the earlier part of this conversation:"
@@ -36,14 +41,41 @@ _SUMMARISE: Final = (
 )
 
 
-class PartialAnswer(GeneratedAnswer):
-    """An answer as far as it has come."""
+@dataclass(frozen=True)
+class ToolOffer:
+    """The tools that an answer may call."""
 
-    def __init__(self) -> None:
+    tools: list[Tool] = field(default_factory=list)
+    states: Mapping[str, CallState] = field(default_factory=lambda: _NO_TOOLS)
+    """The state with which a call of each begins."""
+    may_call: bool = True
+    """Whether the model may call now, and does not have to answer."""
+
+
+_NO_OFFER: Final = ToolOffer()
+
+
+class PartialAnswer(GeneratedAnswer):
+    """An answer as far as it has come.
+
+    Args:
+        before: the message as earlier rounds have left it.
+        states: the state of a call of each tool that is carried out; others are only told.
+    """
+
+    def __init__(
+        self,
+        before: KeptMessage | None = None,
+        states: Mapping[str, CallState] = _NO_TOOLS,
+    ) -> None:
         super().__init__()
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._calls: list[StoredCall] = []
+        self._text: list[str] = [before.text] if before else []
+        self._thinking: list[str] = [before.thinking] if before else []
+        details = before.details if before else MessageDetails()
+        self._calls: list[StoredCall] = [*details.calls]
+        self._round = 1 + max((call.round for call in self._calls), default=-1)
+        self._usage_before = details.usage
+        self._states = states
 
     def end(self) -> Iterator[bytes]:
         """Yield nothing: what it becomes is read from it."""
@@ -66,7 +98,18 @@ class PartialAnswer(GeneratedAnswer):
             case ThinkingDelta(delta=text):
                 self._thinking.append(text.replace("\0", _NO_CHAR))
             case ToolCall() as call:
-                self._calls.append(StoredCall(call.tool_call_id, call.name, call.input))
+                known = {each.id for each in self._calls}
+                name = call.tool_call_id  # unique in one request of the daemon alone
+                self._calls.append(
+                    StoredCall(
+                        f"{name}-{len(known)}" if name in known else name,
+                        call.name,
+                        call.input,
+                        at=len(self.text),
+                        round=self._round,
+                        state=self._states.get(call.name, "told"),
+                    )
+                )
         yield from ()
 
     def applied_to(self, message: KeptMessage) -> KeptMessage:
@@ -85,9 +128,10 @@ class PartialAnswer(GeneratedAnswer):
         assert self._done is not None  # noqa: S101  # the caller has seen it
         usage, timing = self._done.usage, self._done.timing
         speed = None if timing is msgspec.UNSET else timing.tokens_per_second
+        n_before = self._usage_before.output_tokens if self._usage_before else 0
         return AnswerUsage(
             input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
+            output_tokens=usage.output_tokens + n_before,
             cached_tokens=usage.cached_tokens,
             tokens_per_second=speed,
         )
@@ -99,6 +143,8 @@ def question_of(  # noqa: PLR0913  # what an answer depends on
     cut: LeftOut | None,
     files: Mapping[str, bytes],
     *,
+    so_far: KeptMessage | None = None,
+    offer: ToolOffer = _NO_OFFER,
     request_id: str,
     max_tokens: int,
     deadline_ms: int,
@@ -110,15 +156,23 @@ def question_of(  # noqa: PLR0913  # what an answer depends on
         work: what the answer is asked for with.
         cut: what the model is not shown of it.
         files: the bytes of its attachments, by their ids.
+        so_far: the answer, whose calls have results.
+        offer: the tools that it may call.
         request_id: names the request in the daemon.
         max_tokens: of an answer for which nobody has set a bound.
         deadline_ms: milliseconds for waiting and running.
     """
     sampling, media = work.sampling, MediaOfRequest()
     kept = branch[cut.n_left_out :] if cut else branch
+    shown = [*kept, so_far] if so_far and so_far.details.calls else kept
     request = BlocksRequest(
         id=request_id,
-        messages=[*_system(work, cut), *_turns(kept, files, media)],
+        messages=[
+            *_system(work, cut),
+            *_turns(shown, files, media, as_calls=bool(offer.tools)),
+        ],
+        tools=offer.tools,
+        tool_choice="none" if offer.tools and not offer.may_call else None,
         model=work.model,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
@@ -128,7 +182,7 @@ def question_of(  # noqa: PLR0913  # what an answer depends on
         thinking=work.thinking,
         deadline_ms=deadline_ms,
     )
-    answer = PartialAnswer()
+    answer = PartialAnswer(so_far, offer.states)
     return Question(request, answer, is_streamed=True, media=media.found), answer
 
 
@@ -173,19 +227,32 @@ def _turns(
     messages: Sequence[KeptMessage],
     files: Mapping[str, bytes] = _NO_FILES,
     media: MediaOfRequest | None = None,
+    *,
+    as_calls: bool = False,
 ) -> list[Message]:
-    """Return the turns of a conversation; an empty answer is none, and roles alternate."""
+    """Return the turns of a conversation; an empty answer is none, and roles alternate.
+
+    Args:
+        messages: of the conversation.
+        files: the bytes of its attachments.
+        media: takes those.
+        as_calls: whether calls are told as such; they are texts to a model without tools.
+    """
     turns: list[Message] = []
     for message in messages:
-        blocks = [_file(each, files, media) for each in message.attachments]
-        blocks += [TextBlock(message.text)] if message.text else []
-        if not blocks:
-            continue
-        role = _ROLES[message.role]
-        if turns and turns[-1].role == role:
-            turns[-1].content.extend(blocks)
+        if message.details.calls:
+            parts = [*told_calls(message, as_calls=as_calls)]
         else:
-            turns.append(Message(role, blocks))
+            blocks = [_file(each, files, media) for each in message.attachments]
+            blocks += [TextBlock(message.text)] if message.text else []
+            parts = [Message(_ROLES[message.role], blocks)]
+        for part in parts:
+            if not part.content:
+                continue
+            if turns and turns[-1].role == part.role:
+                turns[-1].content.extend(part.content)
+            else:
+                turns.append(part)
     return turns
 
 

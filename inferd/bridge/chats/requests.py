@@ -72,6 +72,12 @@ class CreateBoth(Struct, frozen=True, kw_only=True):
     attachments: list[SentAttachment] = []  # as above
 
 
+class DecideCall(Struct, frozen=True, kw_only=True):
+    """What the owner says of a call that waits."""
+
+    allow: bool
+
+
 class Nothing(Struct, frozen=True, kw_only=True):
     """A request without fields."""
 
@@ -170,6 +176,10 @@ SAMPLING: Final = FieldTable(
         ),
         *refused("typical_p", note="this sampler is not offered", neutral=(1, 1.0)),
     ],
+)
+DECIDE: Final = FieldTable(
+    "POST /chats/{chat_id}/messages/{message_id}/tool_calls/{call_id}",
+    honoured("allow", note="whether it is made; the first word counts"),
 )
 STOP: Final = FieldTable("POST /chats/{chat_id}/messages/{message_id}/stop", ())
 IMPORT: Final = FieldTable(

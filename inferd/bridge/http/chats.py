@@ -16,14 +16,16 @@ from inferd.bridge.chats.documents import (
     DebugToken,
     DebugTokens,
     message_document,
+    model_configs,
 )
 from inferd.bridge.chats.events import (
     read_so_far,
 )
 from inferd.bridge.chats.failures import telling_chat_failures
 from inferd.bridge.chats.generation import AnswerParts
-from inferd.bridge.chats.handlers import NewAnswer, model_configs
+from inferd.bridge.chats.handlers import NewAnswer
 from inferd.bridge.chats.hosted import HostedRequest
+from inferd.bridge.chats.tools.servers import tool_server_infos
 from inferd.bridge.http.endpoint import Handler
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.http.following import EVENTS, ChatService, Following, latest
@@ -195,6 +197,23 @@ class ChatRoutes:
 
     async def _list_models(self, service: ChatService, _: HostedRequest) -> object:
         return model_configs(await service.parts.daemon.models())
+
+    async def _list_tool_servers(
+        self, service: ChatService, _: HostedRequest
+    ) -> object:
+        return await tool_server_infos(service.parts.tools)
+
+    async def _decide_call(
+        self, service: ChatService, request: HostedRequest
+    ) -> object:
+        message = latest(service, await service.handlers.read_message(request))
+        call_id = request.named["call_id"]
+        if call_id not in {call.id for call in message.details.calls}:
+            raise BridgeError(
+                Reason.MESSAGE_NOT_FOUND, "there is no such call in this message"
+            )
+        await service.handlers.decide_call(request)
+        return message_document(latest(service, message))
 
     async def _delete_chat(
         self, service: ChatService, request: HostedRequest

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, inspect
 
 from inferd.chats.failures import ChatError, ChatFault
 
-REVISIONS: Final = ("0001", "0002", "0003")
+REVISIONS: Final = ("0001", "0002", "0003", "0004")
 """In their order; the last is the one of this version."""
 HEAD: Final = REVISIONS[-1]
 

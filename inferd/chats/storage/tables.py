@@ -14,6 +14,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
 )
 
 METADATA: Final = MetaData()
@@ -78,6 +79,25 @@ ATTACHMENTS: Final = Table(
     sqlite_autoincrement=True,
 )
 """The data is behind all else, so that a row is read without it."""
+
+DECISIONS: Final = Table(
+    "decisions",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column(
+        "chat_id",
+        String(32),
+        ForeignKey("chats.id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    Column("message_id", String(32), nullable=False),
+    Column("call_id", String(128), nullable=False),
+    Column("is_allowed", Boolean, nullable=False),
+    UniqueConstraint("message_id", "call_id"),
+    sqlite_autoincrement=True,
+)
+"""What owners of chats have said of calls that are to be confirmed."""
 
 RUNNERS: Final = Table(
     "runners",

@@ -145,7 +145,7 @@ def test_an_answer_ends_with_its_message_or_an_error(state, failure, code):
     assert event["message"]["state"] == state
 
 
-@each_case("event_id", ["x", "1-2", "1-2-3-4", "-1-2-3", "end ", "1" * 10 + "-0-0"])
+@each_case("event_id", ["x", "1-2", "1-2-3-4-5", "-1-2-3", "end ", "1" * 10 + "-0-0"])
 def test_an_id_that_is_none_of_ours_is_refused(event_id):
     with pytest.raises(BridgeError) as caught:
         read_so_far(event_id)
@@ -290,7 +290,7 @@ def test_frames_add_up_to_the_answer():
             pass
     partial = answer.applied_to(ANSWER)
     assert (partial.text, partial.thinking) == ("hello\ufffd", "hm")
-    assert partial.details == MessageDetails(calls=[CALL])
+    assert partial.details == MessageDetails(calls=[replace(CALL, at=6)])
     done = ClientBlocksDone(
         id="r", usage=UsageV2(5, 3), stop_reason="end_turn", backend="gemma"
     )

@@ -35,6 +35,8 @@ export function withEvent(message, event) {
       return { ...message, state: "in_progress", thinking: (message.thinking ?? "") + (event.text ?? "") };
     case "tool_call":
       return { ...message, state: "in_progress", tool_calls: [...(message.tool_calls ?? []), event.tool_call] };
+    case "tool_result":
+      return { ...message, tool_calls: (message.tool_calls ?? []).map((call) => (call.id === event.tool_call.id ? event.tool_call : call)) };
     case "context":
       return { ...message, context: event.context };
     case "message":

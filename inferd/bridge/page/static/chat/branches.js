@@ -4,7 +4,7 @@
  * @typedef {{ input_tokens: number, output_tokens: number, cached_tokens?: number,
  *   tokens_per_second?: number | null }} Usage
  * @typedef {{ n_left_out: number, first_kept?: string | null, summary?: string | null }} LeftOut
- * @typedef {{ id: string, name: string, input: unknown, result?: unknown }} ToolCall
+ * @typedef {{ id: string, name: string, input: unknown, state?: string, result?: string | null }} ToolCall
  * @typedef {{ id: string, name: string, media_type: string, n_bytes: number }} Attachment
  * @typedef {{
  *   id: string, parent_id: string | null, chat_id: string, role: "prompter" | "assistant",
@@ -12,7 +12,7 @@
  *   tool_calls?: ToolCall[], finish_reason?: string | null, usage?: Usage | null,
  *   error?: { code: string, message: string } | null, context?: LeftOut | null,
  *   work_parameters?: { model_config?: { name?: string } } | null,
- *   attachments?: Attachment[], safety_label?: string | null, safety_rots?: string | null,
+ *   attachments?: Attachment[], notes?: string[], safety_label?: string | null, safety_rots?: string | null,
  * }} Message
  */
 

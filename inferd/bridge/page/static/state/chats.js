@@ -12,7 +12,9 @@ const NOT_OFFERED = new Set([404, 501]);
  * @typedef {{ temperature?: number, top_p?: number, top_k?: number,
  *   repetition_penalty?: number, max_new_tokens?: number }} Sampling
  * @typedef {{ context?: "omit" | "summarise" | "refuse", model_config_name?: string,
- *   system_prompt?: string, sampling_parameters?: Sampling }} ChatSettings
+ *   system_prompt?: string, sampling_parameters?: Sampling, tool_servers?: string[] }} ChatSettings
+ * @typedef {{ name: string, is_default: boolean, error?: string | null,
+ *   tools: { name: string, description: string, is_allowed: boolean }[] }} ToolServer
  * @typedef {{ id: string, title: string | null, modified_at: string, hidden?: boolean,
  *   active_thread_tail_message_id?: string | null, settings?: ChatSettings,
  *   messages?: import("../chat/branches.js").Message[] }} Chat
@@ -69,6 +71,16 @@ export class Chats extends Store {
     });
     this.isLoaded = true;
     this.changed();
+  }
+
+  /** @returns {Promise<ToolServer[]>} the servers whose tools answers may call */
+  async toolServers() {
+    /** @type {ToolServer[]} */
+    let found = [];
+    await this.notices.trying(async () => {
+      found = await this.#client.json("/configs/tool_servers");
+    });
+    return found;
   }
 
   /** Read the states of the models anew. */

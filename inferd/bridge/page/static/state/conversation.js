@@ -364,6 +364,14 @@ export class Conversation extends Store {
   /** @param {import("../chat/branches.js").Attachment} attachment @returns {Promise<Blob>} */
   load = async ({ id }) => (await this.#client.ask(`/chats/${this.chat?.id}/attachments/${id}`)).blob();
 
+  /**
+   * Say whether a call of a tool may be made.
+   * @param {Message} message @param {import("../chat/branches.js").ToolCall} call @param {boolean} isAllowed
+   * @returns {Promise<boolean>} whether that was stored
+   */
+  decide = (message, call, isAllowed) =>
+    this.notices.trying(() => this.#client.json(`/chats/${this.chat?.id}/messages/${message.id}/tool_calls/${encodeURIComponent(call.id)}`, { body: { allow: isAllowed } }));
+
   // --- other tabs -----------------------------------------------------------------------
 
   #tell() {

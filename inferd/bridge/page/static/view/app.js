@@ -155,8 +155,8 @@ export class App extends Watching {
     this.#open(html`<${RemoveDialog} title=${titleOf(chat)} close=${this.#close} remove=${remove} />`);
   };
 
-  #openSettings = () => {
-    const { conversation, notices } = this.props;
+  #openSettings = async () => {
+    const { chats, conversation, notices } = this.props;
     if (!conversation.chat) {
       notices.tell({ what: "A chat has settings once it has begun.", todo: "Send its first message, then set them." });
       return;
@@ -164,7 +164,9 @@ export class App extends Watching {
     const save = async (/** @type {import("../state/chats.js").ChatSettings} */ settings) => {
       if (await conversation.configure(settings)) this.#close();
     };
-    this.#open(html`<${SettingsDialog} settings=${conversation.chat.settings ?? {}} close=${this.#close} save=${save} />`);
+    const servers = await chats.toolServers();
+    if (!conversation.chat) return;
+    this.#open(html`<${SettingsDialog} settings=${conversation.chat.settings ?? {}} servers=${servers} close=${this.#close} save=${save} />`);
   };
 
   /** @param {string} model */

@@ -126,6 +126,7 @@ export class ConversationView extends Watching {
       isSpeaking=${speaker.speaking === message.id}
       act=${act}
       load=${conversation.load}
+      decide=${conversation.decide}
     />`;
   }
 }

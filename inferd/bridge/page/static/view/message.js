@@ -6,10 +6,8 @@ import { ending, leftOut, took, waitingFor } from "../chat/words.js";
 import { visible } from "../text/controls.js";
 import { AttachmentView } from "./attachments.js";
 import { AnswerText } from "./body.js";
+import { CallView } from "./calls.js";
 import { html } from "./html.js";
-
-/** Characters of a tool's input that are shown. */
-const MAX_INPUT = 4000;
 
 /**
  * @typedef {import("../chat/branches.js").Message} Message
@@ -17,6 +15,7 @@ const MAX_INPUT = 4000;
  *   message: Message, versions: Message[], waiting: import("../chat/answer.js").Waiting | null,
  *   isLast: boolean, isLinked: boolean, isSpeaking: boolean,
  *   act: (action: string, message: Message) => void,
+ *   decide: (message: Message, call: import("../chat/branches.js").ToolCall, isAllowed: boolean) => Promise<boolean>,
  *   load: (attachment: import("../chat/branches.js").Attachment) => Promise<Blob>,
  * }} Props
  * @extends {Component<Props>}
@@ -66,8 +65,9 @@ export class MessageView extends Component {
       <article class="message answer" aria-label=${`Answer of ${name}`} aria-busy=${!isOver} data-id=${message.id} data-state=${message.state}>
         ${message.context?.n_left_out ? this.#leftOut(message.context) : null}
         ${message.thinking ? this.#thinking(message) : null}
+        ${(message.tool_calls ?? []).map((call) => html`<${CallView} key=${call.id} call=${call} isOver=${isOver} decide=${this.#decide} />`)}
         ${message.content ? html`<${AnswerText} text=${message.content} />` : null}
-        ${(message.tool_calls ?? []).map((call) => this.#call(call))}
+        ${(message.notes ?? []).map((note) => html`<p class="ending">Answered without ${visible(note)}.</p>`)}
         ${isOver ? null : this.#progress()}
         ${isOver ? this.#ending(message) : null}
         ${isOver ? this.#footer(message, name) : null}
@@ -98,16 +98,8 @@ export class MessageView extends Component {
     `;
   }
 
-  /** @param {import("../chat/branches.js").ToolCall} call */
-  #call(call) {
-    const input = visible(JSON.stringify(call.input, null, 2) ?? "").slice(0, MAX_INPUT);
-    return html`
-      <details class="tool-call">
-        <summary>Calls <code>${visible(call.name).slice(0, 100)}</code></summary>
-        <pre tabindex="0">${input}</pre>
-      </details>
-    `;
-  }
+  /** @param {import("../chat/branches.js").ToolCall} call @param {boolean} isAllowed */
+  #decide = (call, isAllowed) => this.props.decide(this.props.message, call, isAllowed);
 
   #progress() {
     const { message, waiting, isLinked } = this.props;

@@ -1,6 +1,7 @@
 /** The settings of one chat. */
 
 import { Component } from "../vendor/preact.mjs";
+import { visible } from "../text/controls.js";
 import { Dialog } from "./dialog.js";
 import { html } from "./html.js";
 
@@ -46,11 +47,15 @@ export function settingsOf(form, before) {
     ...(context ? { context } : {}),
     ...(prompt ? { system_prompt: prompt } : {}),
     ...(Object.keys(sampling).length ? { sampling_parameters: sampling } : {}),
+    ...(form.has("has_tools")
+      ? { tool_servers: form.getAll("tool_server").map(String) }
+      : before.tool_servers ? { tool_servers: before.tool_servers } : {}),
   };
 }
 
 /**
- * @typedef {{ settings: ChatSettings, close: () => void, save: (settings: ChatSettings) => void }} Props
+ * @typedef {import("../state/chats.js").ToolServer} ToolServer
+ * @typedef {{ settings: ChatSettings, servers: ToolServer[], close: () => void, save: (settings: ChatSettings) => void }} Props
  * @extends {Component<Props>}
  */
 export class SettingsDialog extends Component {
@@ -76,6 +81,7 @@ export class SettingsDialog extends Component {
             </select>
             <span class="hint">What the model was not shown is marked.</span>
           </label>
+          ${this.#tools()}
           <div class="grid">${SAMPLING.map((field) => this.#number(field))}</div>
           <div class="buttons">
             <button class="primary">Keep</button>
@@ -83,6 +89,21 @@ export class SettingsDialog extends Component {
           </div>
         </form>
       <//>
+    `;
+  }
+
+  #tools() {
+    const { servers, settings } = this.props;
+    if (servers.length === 0) return null;
+    const isChosen = (/** @type {ToolServer} */ server) => settings.tool_servers?.includes(server.name) ?? server.is_default;
+    return html`
+      <fieldset class="field">
+        <legend>Tools that answers may call</legend>
+        <input type="hidden" name="has_tools" value="1" />
+        ${servers.map((server) => html`
+          <label class="check"><input type="checkbox" name="tool_server" value=${server.name} checked=${isChosen(server)} /> ${server.name}</label>
+          <span class="hint">${visible(server.error ?? server.tools.map(({ name, is_allowed: isAllowed }) => (isAllowed ? name : `${name} (asks first)`)).join(", "))}</span>`)}
+      </fieldset>
     `;
   }
 

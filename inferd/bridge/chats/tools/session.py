@@ -1,0 +1,201 @@
+"""A server of tools that runs, confined, with the process that speaks MCP with it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+import trio
+
+from inferd.bridge.chats.tools.offer import ToolFaultError
+from inferd.config.tools import (
+    MAX_TOOL_LINE_BYTES,
+    TOOL_FILE_BYTES,
+    TOOL_START_S,
+    ToolServerSettings,
+)
+from inferd.tool_host.messages import (
+    HOST_MESSAGE,
+    LINES,
+    CallOfTool,
+    HostFault,
+    HostMessage,
+    ListedTool,
+    ToolListing,
+    ToolOutcome,
+)
+
+_CONFINE: Final = ("-P", "-m", "inferd.downloader.confine")
+_HOST: Final = ("-P", "-m", "inferd.tool_host")
+_PASSED_ON: Final = ("LANG", "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+"""Variables of the environment that it gets; no token is among them."""
+_MOST_BYTES: Final = 8 * MAX_TOOL_LINE_BYTES
+"""Bytes of a line of the process: the server's, with all that JSON may make longer."""
+
+
+class HostStream(Protocol):
+    """One end of a pipe to the process."""
+
+    async def send_all(self, data: bytes) -> None:
+        """Send all of this."""
+
+
+class HostOutput(Protocol):
+    """The other end."""
+
+    async def receive_some(self) -> bytes | bytearray:
+        """Return what has come; nothing at the end."""
+
+
+class ToolSession:
+    """A server that runs.
+
+    Args:
+        server: its settings.
+        asked: takes what the process beside it is told.
+        said: gives what it says.
+    """
+
+    def __init__(
+        self, server: ToolServerSettings, asked: HostStream, said: HostOutput
+    ) -> None:
+        self._server = server
+        self._asked = asked
+        self._said = said
+        self._rest = bytearray()
+        self.tools: Sequence[ListedTool] = ()
+        """What it offers."""
+
+    async def start(self) -> None:
+        """Wait until it has listed its tools.
+
+        Raises:
+            ToolFaultError: it does not, or not in time.
+        """
+        with self._within(TOOL_START_S, "it takes over {0:g} s to start"):
+            message = await self._receive()
+        if not isinstance(message, ToolListing):
+            raise self._fault("it answered before it was asked")
+        self.tools = message.tools
+
+    async def call(self, name: str, arguments: dict[str, object]) -> ToolOutcome:
+        """Call a tool; return its result. After a failure nothing more can be called.
+
+        Raises:
+            ToolFaultError: there is none, or not in time.
+
+        Cancellation: leaves this unusable.
+        """
+        line = LINES.encode(CallOfTool(name, arguments)) + b"\n"
+        with self._within(self._server.call_s, "the call takes over {0:g} s"):
+            with suppress(trio.BrokenResourceError):  # what it said last is read below
+                await self._asked.send_all(line)
+            message = await self._receive()
+        if not isinstance(message, ToolOutcome):
+            raise self._fault("it answered what it was not asked")
+        return message
+
+    @contextmanager
+    def _within(self, limit_s: float, text: str) -> Iterator[None]:
+        with trio.move_on_after(limit_s) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise self._fault(text.format(limit_s))
+
+    async def _receive(self) -> HostMessage:
+        while (end := self._rest.find(b"\n")) < 0:
+            part = await self._said.receive_some()
+            if not part:
+                raise self._fault("it has ended")
+            self._rest += part
+            if len(self._rest) > _MOST_BYTES:
+                raise self._fault("it sent too much")
+        line = bytes(self._rest[:end])
+        del self._rest[: end + 1]
+        try:
+            message: HostMessage = HOST_MESSAGE.decode(line)
+        except msgspec.DecodeError as error:
+            raise self._fault("it sent something else") from error
+        if isinstance(message, HostFault):
+            raise self._fault(message.text[:200])
+        return message
+
+    def _fault(self, text: str) -> ToolFaultError:
+        return ToolFaultError(self._server.name, text)
+
+
+@asynccontextmanager
+async def tool_session(server: ToolServerSettings) -> AsyncIterator[ToolSession]:
+    """Run a server inside, with a directory of its own that is removed.
+
+    Raises:
+        ToolFaultError: it cannot be started.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="inferd-tools-"))
+    try:
+        process = await _started(server, scratch)
+        try:
+            assert process.stdin is not None  # noqa: S101  # a pipe
+            assert process.stdout is not None  # noqa: S101  # a pipe
+            session = ToolSession(server, process.stdin, process.stdout)
+            await session.start()
+            yield session
+        finally:
+            with trio.CancelScope(shield=True):
+                await _end(process)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(_remove, scratch)
+
+
+def _remove(scratch: Path) -> None:
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+async def _started(server: ToolServerSettings, scratch: Path) -> trio.Process:
+    command = [sys.executable, *_CONFINE, *_options(server, scratch), "--"]
+    try:
+        return await trio.lowlevel.open_process(
+            [*command, sys.executable, *_HOST, *server.command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=scratch,
+            env={k: os.environ[k] for k in _PASSED_ON if k in os.environ},
+            process_group=0,  # a terminal's keys are for the bridge
+        )
+    except OSError as error:
+        raise ToolFaultError(
+            server.name, f"cannot be started: {error.strerror}"
+        ) from error
+
+
+def _options(server: ToolServerSettings, scratch: Path) -> Iterator[str]:
+    yield f"--parent={os.getpid()}"
+    yield f"--writes={scratch}"
+    yield f"--memory-bytes={server.memory_mb * 1024 * 1024}"
+    yield f"--file-bytes={TOOL_FILE_BYTES}"
+    yield "--event-loop"
+    yield from (f"--reads={path}" for path in server.reads)
+    given = (f"HOME={scratch}", f"TMPDIR={scratch}", *server.environ)
+    yield from (f"--environ={each}" for each in given)
+    if server.network:
+        yield "--network"
+
+
+async def _end(process: trio.Process) -> None:
+    """Kill the process with all that it has started, and reap it."""
+    if process.returncode is None:  # until it is reaped its number is no other group's
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            await stream.aclose()
