@@ -1,6 +1,6 @@
 """Prove at length what the tests show in short.
 
-make proof                             # all of it, in full: twenty minutes
+make proof                             # all of it, in full: half an hour
 make proof PROOF=pulls SEED=7          # one of them, drawn as before
 python -m proofs --short               # all of it, in a minute
 """

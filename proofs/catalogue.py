@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from proofs import (
+    chats_kills,
     client_kills,
     described_routes,
     first_answer,
@@ -23,6 +24,7 @@ PROOFS: Final[Sequence[Item]] = (
     published_routes,
     remote_faults,
     client_kills,
+    chats_kills,
     fleet,
 )
 BY_KEY: Final = {proof.KEY: proof for proof in PROOFS}

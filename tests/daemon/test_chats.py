@@ -43,7 +43,9 @@ def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
     ]
     with daemons() as make:
         settings = {"database": str(folder / "chats.db")}
-        yield make({"backend": backends, "chats": settings}).start()
+        tokens = {"tokens": str(folder / "tokens.json")}
+        made = make({"backend": backends, "chats": settings, "bridge": tokens})
+        yield made.start()
 
 
 @pytest.fixture(scope="module")

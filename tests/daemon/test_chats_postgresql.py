@@ -1,71 +1,23 @@
 """Several bridges on one database of Debian's PostgreSQL."""
 
-import os
-import pwd
-import signal
-import subprocess
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from contextlib import ExitStack
 
 import pytest
 
 from tests.daemon.bridge import bridge_to
 from tests.daemon.configuration import mock
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import PATIENCE_S, eventually
+from tests.daemon.postgresql import postgresql
 from tests.daemon.test_chats import Person, tokens
 from tests.media_files import png_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.short_version]
 
 
-@contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """Run a server without a network; give the URL of a database of it."""
-    [programs, *_] = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    user = pwd.getpwnam("postgres")
-    os.chown(folder, user.pw_uid, user.pw_gid)
-    data = str(folder / "data")
-    as_user: Any = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    subprocess.run(
-        [str(programs / "initdb"), "-D", data, "-A", "trust", "-U", "inferd"],
-        check=True,
-        capture_output=True,
-        cwd=folder,
-        **as_user,
-    )
-    server = subprocess.Popen(
-        [
-            *(str(programs / "postgres"), "-D", data, "-k", str(folder)),
-            *("-c", "listen_addresses=", "-c", "port=5499"),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        **as_user,
-    )
-    try:
-        ready = [str(programs / "pg_isready"), "-h", str(folder), "-p", "5499"]
-        assert eventually(
-            lambda: (
-                subprocess.run(ready, check=False, capture_output=True).returncode == 0
-            )
-        )
-        yield f"postgresql://inferd@/postgres?host={folder}&port=5499"
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(PATIENCE_S)
-
-
 def test_bridges_of_one_database_follow_and_stop_each_others_answers():
     with ExitStack() as stack:
-        # the server's user may not enter the folders of pytest
-        folder = stack.enter_context(TemporaryDirectory(prefix="inferd-postgresql-"))
-        url = stack.enter_context(postgresql(Path(folder)))
+        url = stack.enter_context(postgresql()).url
         make = stack.enter_context(daemons())
         words = [f"word{number} " for number in range(40)]
         backends = [

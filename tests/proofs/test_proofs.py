@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from proofs import (
+    chats_kills,
     client_kills,
     described_routes,
     first_answer,
@@ -89,3 +90,11 @@ def test_calls_of_one_client_end_as_documented_when_the_daemon_is_killed(capsys)
     for name in client_kills.WAYS:
         assert counts[f"sockets_{name}_answered"] > 0
         assert counts[f"bridge_{name}_answered"] > 0
+
+
+@pytest.mark.root
+def test_chats_lose_nothing_when_what_they_go_through_is_killed(capsys):
+    counts = held(chats_kills.KEY, capsys).counts
+    assert counts["acknowledged"] > 0
+    killed = [count for name, count in counts.items() if name.endswith("_killed")]
+    assert sum(killed) == 6
