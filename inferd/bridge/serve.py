@@ -14,7 +14,8 @@ from typing import Final
 import trio
 
 from inferd.bridge.access_log import BridgeLog, kind_of, stderr_log
-from inferd.bridge.chats.generation import AnswerParts
+from inferd.bridge.chats.content_filter import ContentFilter
+from inferd.bridge.chats.parts import AnswerParts
 from inferd.bridge.chats.tools.servers import ToolServers
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.chats import ChatRoutes, ChatSetUp
@@ -136,6 +137,7 @@ def chat_set_up(
         options.settings.default_max_tokens,
         count_tokens=partial(metrics.tokens_used, CHAT_ANSWERS),
         tools=ToolServers(options.chats.tool_servers),
+        content_filter=ContentFilter(options.chats.filter),
     )
     return ChatSetUp(parts, is_development=options.is_development)
 

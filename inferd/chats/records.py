@@ -129,6 +129,18 @@ class StoredCall(Struct, frozen=True, omit_defaults=True):
         return self.state in {"told", "done", "failed", "denied"}
 
 
+class FilterWord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the operator's filter has said of a text."""
+
+    of: ChatRole
+    """Whose text."""
+    verdict: Literal["mark", "refuse", "missing"]
+    """``missing``: it has failed, and texts pass all the same."""
+    label: str = ""
+    reason: str = ""
+    level: int | None = None
+
+
 class MessageDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a message has beside its text."""
 
@@ -141,6 +153,8 @@ class MessageDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish_reason: str | None = None
     notes: list[str] = field(default_factory=list)
     """What an answer had to do without, for people."""
+    filter_words: list[FilterWord] = field(default_factory=list)
+    """Of an answer: on its prompt, and on itself."""
 
 
 class KeptAttachment(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from inferd.config.filters import FilterSettings
 from inferd.config.tools import MAX_TOOL_SERVERS, ToolServerSettings
 from inferd.limits.bridge import (
     ANSWER_S,
@@ -58,3 +59,5 @@ class ChatsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Days without a change after which a chat is deleted; 0: never."""
     tool_servers: ToolServers = ()
     """Servers of tools (MCP) that answers may call, each a table ``[[chats.tool_servers]]``."""
+    filter: FilterSettings | None = None
+    """A program that may refuse or mark texts, a table ``[chats.filter]``."""

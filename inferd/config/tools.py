@@ -62,25 +62,36 @@ Variable = Annotated[
 ]
 
 
-class ToolServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server of tools (MCP) that answers of chats may call."""
+class ConfinedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that runs confined, in a directory of its own."""
 
-    name: ToolServerName
-    """By which owners of chats choose it; part of the names of its tools."""
     command: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=64)]
-    """Its program, by its whole path, and arguments. It speaks MCP over its standard input and
-    output, and is started for each answer that calls it."""
-    allowed: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    """Tools that are called without asking the user; ``["*"]``: all."""
-    by_default: bool = True
-    """Whether chats use it whose owner has not chosen."""
+    """Its path, and its arguments."""
     network: bool = False
     """Whether it may connect to other addresses."""
     reads: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
     """Files and directories that it reads, besides those of the system."""
     environ: Annotated[tuple[Variable, ...], Meta(max_length=64)] = ()
     """Variables of its environment, as ``NAME=value``."""
-    call_s: Annotated[float, Meta(gt=0, le=3600)] = TOOL_CALL_S
-    """Seconds that one call may take."""
     memory_mb: Annotated[int, Meta(ge=64, le=2**24)] = TOOL_MEMORY_MB
     """MiB of addresses that it may use."""
+
+
+class ToolServerSettings(
+    ConfinedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A server of tools (MCP) that answers of chats may call.
+
+    It speaks over its standard input and output, and is started for each answer that calls it.
+    """
+
+    name: ToolServerName
+    """By which owners of chats choose it; part of the names of its tools."""
+    allowed: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
+    """Tools that are called without asking the user; ``["*"]``: all."""
+    by_default: bool = True
+    """Whether chats use it whose owner has not chosen."""
+    start_s: Annotated[float, Meta(gt=0, le=3600)] = TOOL_START_S
+    """Seconds that it may take to start and to list its tools."""
+    call_s: Annotated[float, Meta(gt=0, le=3600)] = TOOL_CALL_S
+    """Seconds that one call may take."""

@@ -19,7 +19,12 @@ def test_a_call_is_allowed_and_the_next_denied_by_keyboard(
     new_reader, make_daemon, tmp_path
 ):
     command = [sys.executable, str(PROGRAM), "honest"]
-    server = {"name": "maths", "command": command, "reads": [str(PROGRAM)]}
+    server = {
+        "name": "maths",
+        "command": command,
+        "reads": [str(PROGRAM)],
+        "start_s": 600,
+    }
     chats = {"database": str(tmp_path / "chats.db"), "tool_servers": [server]}
     tokens = ["Let me see. ", f"<tool_call>{CALL}</tool_call>"]
     backends = [mock(name="caller", tokens=tokens)]

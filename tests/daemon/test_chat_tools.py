@@ -26,7 +26,13 @@ def calls(server: str) -> list[str]:
 
 def tool_server(name: str, what: str, **settings: object) -> dict[str, object]:
     command = [sys.executable, str(PROGRAM), what]
-    return {"name": name, "command": command, "reads": [str(PROGRAM)], **settings}
+    return {
+        "name": name,
+        "command": command,
+        "reads": [str(PROGRAM)],
+        "start_s": 600,
+        **settings,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from inferd.bridge.chats.tools import session as sessions
 from inferd.bridge.chats.tools.offer import ToolFaultError, offered
 from inferd.bridge.chats.tools.servers import ToolServers
 from inferd.bridge.chats.tools.session import tool_session
@@ -16,18 +15,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.short_version]
 PROGRAM = Path(__file__).parents[1] / "fakes/tool_server.py"
 
 
-@pytest.fixture(autouse=True)
-def long_start(monkeypatch):
-    """Let a slow machine take its time."""
-    monkeypatch.setattr(sessions, "TOOL_START_S", 600.0)
-
-
-def server(what, **settings):
+def server(what, start_s=600):
     return ToolServerSettings(
         name="maths",
         command=(sys.executable, str(PROGRAM), what),
         reads=(str(PROGRAM),),
-        **settings,
+        start_s=start_s,  # a slow machine may take its time
     )
 
 
@@ -47,10 +40,8 @@ async def test_an_honest_server_is_listed_and_called_in_a_directory_of_its_own()
         ("hangs", "takes over 1 s to start"),
     ],
 )
-async def test_a_hostile_server_is_one_clear_failure(what, words, monkeypatch):
-    if what == "hangs":
-        monkeypatch.setattr(sessions, "TOOL_START_S", 1.0)
-    servers = ToolServers([server(what)])
+async def test_a_hostile_server_is_one_clear_failure(what, words):
+    servers = ToolServers([server(what, 1 if what == "hangs" else 600)])
     for _ in range(2):  # the second is told what the first was
         with pytest.raises(ToolFaultError, match=f"the tool server maths: .*{words}"):
             await servers.listed("maths")
@@ -71,6 +62,7 @@ async def test_a_server_reads_and_reaches_nothing_that_was_not_given(tmp_path):
         name="maths",
         command=(sys.executable, str(program)),
         reads=(str(program), str(PROGRAM.parent)),
+        start_s=600,
         environ=(f"PYTHONPATH={PROGRAM.parent}",),
     )
     async with tool_session(curious) as session:

@@ -195,6 +195,7 @@ def message_document(
 ) -> MessageDocument:
     """Return a message in its form, with the bytes of those of its files that are given."""
     details = message.details
+    word = details.filter_words[-1] if details.filter_words else None
     return MessageDocument(
         id=message.id,
         parent_id=message.parent_id,
@@ -211,6 +212,9 @@ def message_document(
         error=details.failure,
         context=details.left_out,
         notes=details.notes,
+        safety_label=word.label or word.verdict if word else None,
+        safety_rots=word.reason if word else None,
+        safety_level=word.level if word else None,
         attachments=[
             _attachment(each, files.get(each.id)) for each in message.attachments
         ],

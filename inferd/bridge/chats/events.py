@@ -5,7 +5,7 @@ who comes back with it is sent the rest of the text, by any bridge that has it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from inferd.bridge.chats.documents import MessageDocument, message_document
 from inferd.bridge.translation.failures import BridgeError, invalid
 from inferd.bridge.translation.sse import CONTENT_TYPE, KEEP_ALIVE
-from inferd.chats.records import KeptMessage, LeftOut, StoredCall
+from inferd.chats.records import FilterWord, KeptMessage, LeftOut, StoredCall
 
 END: Final = "end"
 """Id of the last event."""
@@ -50,6 +50,17 @@ class CallEvent(Struct, frozen=True, kw_only=True):
 
     tool_call: StoredCall
     event_type: Literal["tool_call", "tool_result"] = "tool_call"
+
+
+class SafetyEvent(Struct, frozen=True, kw_only=True):
+    """What the filter has said of a prompt or an answer."""
+
+    safe_prompt: str
+    """A sentence for people."""
+    word: FilterWord
+    message: MessageDocument
+    """The answer, as far as it is."""
+    event_type: Literal["safe_prompt"] = "safe_prompt"
 
 
 class ContextEvent(Struct, frozen=True, kw_only=True):
@@ -97,6 +108,8 @@ class ReadSoFar(Struct, frozen=True, kw_only=True):
     n_results: int = 0
     """Of the calls, those whose end the reader knows."""
     has_context: bool = False
+    n_words: int = 0
+    """Of the filter."""
     pending: PendingEvent | None = None
     """The latest word on where it waits."""
     is_over: bool = False
@@ -159,6 +172,11 @@ def _events(
     if details.left_out is not None and not read.has_context:
         read = msgspec.structs.replace(read, has_context=True)
         yield ContextEvent(context=details.left_out), read
+    for word in details.filter_words[read.n_words :]:
+        read = msgspec.structs.replace(read, n_words=read.n_words + 1)
+        text = word.reason or word.label or word.verdict
+        document = message_document(message)
+        yield SafetyEvent(safe_prompt=text, word=word, message=document), read
     if len(message.thinking) > read.n_thinking:
         more = message.thinking[read.n_thinking :]
         read = msgspec.structs.replace(read, n_thinking=len(message.thinking))
@@ -167,10 +185,17 @@ def _events(
         more = message.text[read.n_text :]
         read = msgspec.structs.replace(read, n_text=len(message.text))
         yield TokenEvent(event_type="token", text=more), read
-    for call in details.calls[read.n_calls :]:
+    yield from _call_events(read, details.calls)
+
+
+def _call_events(
+    read: ReadSoFar, calls: Sequence[StoredCall]
+) -> Iterator[tuple[Struct, ReadSoFar]]:
+    """Give the events of calls, and of their ends."""
+    for call in calls[read.n_calls :]:
         read = msgspec.structs.replace(read, n_calls=read.n_calls + 1)
         yield CallEvent(tool_call=call), read
-    for call in details.calls[read.n_results :]:
+    for call in calls[read.n_results :]:
         if call.result is None:  # calls end in their order
             break
         read = msgspec.structs.replace(read, n_results=read.n_results + 1)

@@ -2,16 +2,16 @@
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 from msgspec.structs import replace
 
-from inferd.bridge.access_log import BridgeLog
+from inferd.bridge.chats.content_filter import refusal
 from inferd.bridge.chats.events import PendingEvent
+from inferd.bridge.chats.parts import AnswerParts
 from inferd.bridge.chats.prompt import (
     PartialAnswer,
     ToolOffer,
@@ -20,12 +20,10 @@ from inferd.bridge.chats.prompt import (
 )
 from inferd.bridge.chats.running import DurationEstimate, RunningAnswer
 from inferd.bridge.chats.tools.rounds import ToolRounds, tools_of
-from inferd.bridge.chats.tools.servers import AnswerTools, ToolServers
-from inferd.bridge.identity.caller import Callers, HttpCaller
-from inferd.bridge.identity.share import SharedLimit
+from inferd.bridge.chats.tools.servers import AnswerTools
+from inferd.bridge.identity.caller import HttpCaller
 from inferd.bridge.translation.failures import BridgeError, Reason, TokenOverflow
 from inferd.bridge.translation.question import DaemonFrame, Question
-from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.chats.branches import branch_to
 from inferd.chats.fitting import (
     TokenExcess,
@@ -36,6 +34,7 @@ from inferd.chats.fitting import (
     size_of,
 )
 from inferd.chats.records import (
+    ChatRole,
     ContextPolicy,
     KeptChat,
     KeptMessage,
@@ -45,38 +44,14 @@ from inferd.chats.records import (
 from inferd.chats.storage.attachments import read_files
 from inferd.chats.storage.chats import read_chat
 from inferd.chats.storage.messages import read_messages
-from inferd.chats.store import ChatStore
-from inferd.config.chats import ChatsSettings
 from inferd.limits.bridge import (
     MAX_ASKED_FILE_BYTES,
     MAX_FITTING_TRIES,
-    MAX_HELD_FILE_BYTES,
 )
 from inferd.limits.protocol import MAX_ATTACHMENTS
 from inferd.wire.responses import ProgressFrame
 
 _STARTING: Final = PendingEvent(phase="prefill")
-
-
-@dataclass(frozen=True)
-class AnswerParts:
-    """What answers are generated with."""
-
-    store: ChatStore
-    daemon: DaemonClient
-    callers: Callers
-    settings: ChatsSettings
-    log: BridgeLog
-    default_max_tokens: int
-    held: SharedLimit = field(
-        default_factory=lambda: SharedLimit(
-            MAX_HELD_FILE_BYTES, least=MAX_ASKED_FILE_BYTES
-        )
-    )
-    """Bytes of files with which answers are asked for now."""
-    count_tokens: Callable[[int, str], None] = lambda _, __: None
-    """Is told the tokens of each request, and whose it was."""
-    tools: ToolServers = field(default_factory=lambda: ToolServers(()))
 
 
 class Generation:
@@ -95,6 +70,8 @@ class Generation:
         self._running = running
         self._ends_at = trio.current_time() + parts.settings.answer_s
         self._began_at: float | None = None
+        self._whole: KeptMessage | None = None
+        """The answer, while its text is held back for the filter."""
 
     async def run(self) -> None:
         """Generate it.
@@ -115,14 +92,42 @@ class Generation:
         )
         branch = branch_to(messages, message.parent_id)
         policy = chat.settings.context or _policy(self._parts.settings.context)
+        await self._check("prompter", _asked_text(work, branch))
         async with self._parts.tools.for_answer(owner) as servers:
             rounds = await self._rounds(chat, work, servers)
             while True:
                 await self._fit(branch, work, policy, rounds.offer())
                 if not await rounds.run_calls():
                     break
+        await self._release()
         if self._began_at is not None:
             self._estimate.add(trio.current_time() - self._began_at)
+
+    async def _check(self, role: ChatRole, text: str) -> None:
+        """Have the filter look at a text, and note its word.
+
+        Raises:
+            BridgeError: it refuses the text, or has failed.
+        """
+        word = await self._parts.content_filter.word_on(role, text, self._running.owner)
+        if word is None:
+            return
+        message = self._running.message
+        words = [*message.details.filter_words, word]
+        details = replace(message.details, filter_words=words)
+        self._running.change(replace(message, details=details))
+        if word.verdict == "refuse":
+            raise refusal(word)
+
+    async def _release(self) -> None:
+        """Show the text that was held back for the filter, once it has passed."""
+        held = self._whole
+        if held is not None:
+            await self._check("assistant", f"{held.thinking}\n\n{held.text}".strip())
+            shown = replace(
+                self._running.message, text=held.text, thinking=held.thinking
+            )
+            self._running.change(shown)
 
     async def _rounds(
         self, chat: KeptChat, work: WorkParameters, servers: AnswerTools
@@ -223,7 +228,7 @@ class Generation:
                 work,
                 cut,
                 await self._files([each.id for each in attached]),
-                so_far=self._running.message,
+                so_far=self._so_far(),
                 offer=offer,
                 request_id=_request_id(),
                 max_tokens=self._parts.default_max_tokens,
@@ -231,6 +236,13 @@ class Generation:
             )
             n_chars = sum(size_of(each) for each in kept)
             await self._ask(question, answer, n_chars, shows=True)
+
+    def _so_far(self) -> KeptMessage:
+        """Return the answer with the text that is held back."""
+        message, held = self._running.message, self._whole
+        if held is None:
+            return message
+        return replace(message, text=held.text, thinking=held.thinking)
 
     @contextmanager
     def _holding(self, n_bytes: int) -> Iterator[None]:
@@ -310,6 +322,9 @@ class Generation:
         message = answer.applied_to(self._running.message)
         if message.text or message.thinking or message.details.calls:
             message = replace(message, state="in_progress")
+        if self._parts.content_filter.reads("assistant"):
+            self._whole = message
+            message = replace(message, text="", thinking="")
         self._running.change(message, pending)
 
     def _pending(self, frame: ProgressFrame) -> PendingEvent:
@@ -331,6 +346,12 @@ class Generation:
         if left_s <= 0:
             raise BridgeError(Reason.DEADLINE, "the answer took too long")
         return math.ceil(left_s * 1000)
+
+
+def _asked_text(work: WorkParameters, branch: Sequence[KeptMessage]) -> str:
+    """Return what the person asks with: the instructions, and the last prompt."""
+    texts = (work.system_prompt, branch[-1].text if branch else "")
+    return "\n\n".join(filter(None, texts))
 
 
 def _request_id() -> str:

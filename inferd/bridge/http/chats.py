@@ -22,9 +22,9 @@ from inferd.bridge.chats.events import (
     read_so_far,
 )
 from inferd.bridge.chats.failures import telling_chat_failures
-from inferd.bridge.chats.generation import AnswerParts
 from inferd.bridge.chats.handlers import NewAnswer
 from inferd.bridge.chats.hosted import HostedRequest
+from inferd.bridge.chats.parts import AnswerParts
 from inferd.bridge.chats.tools.servers import tool_server_infos
 from inferd.bridge.http.endpoint import Handler
 from inferd.bridge.http.exchange import HttpExchange

@@ -8,9 +8,9 @@ import trio
 from inferd.bridge.chats.answers import ChatAnswers
 from inferd.bridge.chats.events import ChatEventStream, ReadSoFar, events_since
 from inferd.bridge.chats.failures import telling_chat_failures
-from inferd.bridge.chats.generation import AnswerParts
 from inferd.bridge.chats.handlers import ChatHandlers
 from inferd.bridge.chats.hosted import HostedRequest
+from inferd.bridge.chats.parts import AnswerParts
 from inferd.bridge.chats.running import RunningAnswer
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.translation.failures import BridgeError

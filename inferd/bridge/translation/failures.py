@@ -20,6 +20,8 @@ class Reason(StrEnum):
     CHAT_NOT_FOUND = "chat_not_found"
     MESSAGE_NOT_FOUND = "message_not_found"
     ATTACHMENT_NOT_FOUND = "attachment_not_found"
+    CONTENT_REFUSED = "content_refused"
+    FILTER_FAILED = "filter_failed"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     TIMEOUT = "request_timeout"
     CHAT_CONFLICT = "chat_conflict"
@@ -50,6 +52,8 @@ STATUS: Final[Mapping[Reason, int]] = {
     Reason.CHAT_NOT_FOUND: 404,
     Reason.MESSAGE_NOT_FOUND: 404,
     Reason.ATTACHMENT_NOT_FOUND: 404,
+    Reason.CONTENT_REFUSED: 403,
+    Reason.FILTER_FAILED: 503,
     Reason.METHOD_NOT_ALLOWED: 405,
     Reason.TIMEOUT: 408,
     Reason.CHAT_CONFLICT: 409,

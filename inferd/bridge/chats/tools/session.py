@@ -1,24 +1,17 @@
 """A server of tools that runs, confined, with the process that speaks MCP with it."""
 
-import os
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 import trio
 
+from inferd.bridge.chats.tools.confined import confined
 from inferd.bridge.chats.tools.offer import ToolFaultError
 from inferd.config.tools import (
     MAX_TOOL_LINE_BYTES,
-    TOOL_FILE_BYTES,
-    TOOL_START_S,
     ToolServerSettings,
 )
 from inferd.tool_host.messages import (
@@ -32,10 +25,7 @@ from inferd.tool_host.messages import (
     ToolOutcome,
 )
 
-_CONFINE: Final = ("-P", "-m", "inferd.downloader.confine")
 _HOST: Final = ("-P", "-m", "inferd.tool_host")
-_PASSED_ON: Final = ("LANG", "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
-"""Variables of the environment that it gets; no token is among them."""
 _MOST_BYTES: Final = 8 * MAX_TOOL_LINE_BYTES
 """Bytes of a line of the process: the server's, with all that JSON may make longer."""
 
@@ -79,7 +69,7 @@ class ToolSession:
         Raises:
             ToolFaultError: it does not, or not in time.
         """
-        with self._within(TOOL_START_S, "it takes over {0:g} s to start"):
+        with self._within(self._server.start_s, "it takes over {0:g} s to start"):
             message = await self._receive()
         if not isinstance(message, ToolListing):
             raise self._fault("it answered before it was asked")
@@ -138,64 +128,13 @@ async def tool_session(server: ToolServerSettings) -> AsyncIterator[ToolSession]
     Raises:
         ToolFaultError: it cannot be started.
     """
-    scratch = Path(tempfile.mkdtemp(prefix="inferd-tools-"))
+    command = [sys.executable, *_HOST, *server.command]
     try:
-        process = await _started(server, scratch)
-        try:
-            assert process.stdin is not None  # noqa: S101  # a pipe
-            assert process.stdout is not None  # noqa: S101  # a pipe
-            session = ToolSession(server, process.stdin, process.stdout)
+        async with confined(command, server) as process:
+            session = ToolSession(server, process.asked, process.said)
             await session.start()
             yield session
-        finally:
-            with trio.CancelScope(shield=True):
-                await _end(process)
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(_remove, scratch)
-
-
-def _remove(scratch: Path) -> None:
-    shutil.rmtree(scratch, ignore_errors=True)
-
-
-async def _started(server: ToolServerSettings, scratch: Path) -> trio.Process:
-    command = [sys.executable, *_CONFINE, *_options(server, scratch), "--"]
-    try:
-        return await trio.lowlevel.open_process(
-            [*command, sys.executable, *_HOST, *server.command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=scratch,
-            env={k: os.environ[k] for k in _PASSED_ON if k in os.environ},
-            process_group=0,  # a terminal's keys are for the bridge
-        )
     except OSError as error:
         raise ToolFaultError(
             server.name, f"cannot be started: {error.strerror}"
         ) from error
-
-
-def _options(server: ToolServerSettings, scratch: Path) -> Iterator[str]:
-    yield f"--parent={os.getpid()}"
-    yield f"--writes={scratch}"
-    yield f"--memory-bytes={server.memory_mb * 1024 * 1024}"
-    yield f"--file-bytes={TOOL_FILE_BYTES}"
-    yield "--event-loop"
-    yield from (f"--reads={path}" for path in server.reads)
-    given = (f"HOME={scratch}", f"TMPDIR={scratch}", *server.environ)
-    yield from (f"--environ={each}" for each in given)
-    if server.network:
-        yield "--network"
-
-
-async def _end(process: trio.Process) -> None:
-    """Kill the process with all that it has started, and reap it."""
-    if process.returncode is None:  # until it is reaped its number is no other group's
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            await stream.aclose()

@@ -37,6 +37,8 @@ export function withEvent(message, event) {
       return { ...message, state: "in_progress", tool_calls: [...(message.tool_calls ?? []), event.tool_call] };
     case "tool_result":
       return { ...message, tool_calls: (message.tool_calls ?? []).map((call) => (call.id === event.tool_call.id ? event.tool_call : call)) };
+    case "safe_prompt":
+      return { ...message, safety_label: event.message?.safety_label, safety_rots: event.message?.safety_rots };
     case "context":
       return { ...message, context: event.context };
     case "message":

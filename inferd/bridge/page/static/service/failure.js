@@ -28,6 +28,8 @@ const BY_CODE = {
     "Start a new chat, or let this chat leave out its oldest messages: Settings of this chat.",
   context_length_exceeded:
     "Start a new chat, or let this chat leave out its oldest messages: Settings of this chat.",
+  content_refused: "Say it in another way, or ask the operator of this machine what the filter is for.",
+  filter_failed: "Tell the operator of this machine. Nothing is answered until the filter works.",
   queue_full: "The machine is busy. Try again in a moment.",
   backend_unavailable: "The model is not loaded. Try again in a moment, or choose another one.",
 };

@@ -67,6 +67,7 @@ export class MessageView extends Component {
         ${message.thinking ? this.#thinking(message) : null}
         ${(message.tool_calls ?? []).map((call) => html`<${CallView} key=${call.id} call=${call} isOver=${isOver} decide=${this.#decide} />`)}
         ${message.content ? html`<${AnswerText} text=${message.content} />` : null}
+        ${message.safety_label && isOver && !message.error ? html`<p class="ending">The filter of this service: ${visible(message.safety_label)}. ${visible(message.safety_rots ?? "")}</p>` : null}
         ${(message.notes ?? []).map((note) => html`<p class="ending">Answered without ${visible(note)}.</p>`)}
         ${isOver ? null : this.#progress()}
         ${isOver ? this.#ending(message) : null}
