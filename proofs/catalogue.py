@@ -13,6 +13,7 @@ from proofs import (
     published_routes,
     pulls,
     remote_faults,
+    remote_servers,
 )
 from torture.catalogue import Item
 
@@ -23,6 +24,7 @@ PROOFS: Final[Sequence[Item]] = (
     described_routes,
     published_routes,
     remote_faults,
+    remote_servers,
     client_kills,
     chats_kills,
     fleet,

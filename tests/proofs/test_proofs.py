@@ -14,6 +14,7 @@ from proofs import (
     published_routes,
     pulls,
     remote_faults,
+    remote_servers,
 )
 from proofs.catalogue import BY_KEY
 from proofs.ends import LIES, STRIKES
@@ -83,6 +84,12 @@ def test_a_broken_answer_of_a_remote_has_one_end_and_opens_its_breaker(capsys):
     assert sum(counts[name] for name in faults) == 40
     assert counts["errors"] + counts.get("after_the_end", 0) == 40
     assert counts["breakers_opened"] == len(remote_faults.KINDS)
+
+
+@pytest.mark.model
+def test_a_conversation_is_the_same_through_every_kind(capsys):
+    counts = held(remote_servers.KEY, capsys).counts
+    assert (counts["conversations"], counts["same_to_the_letter"]) == (30, 29)
 
 
 def test_calls_of_one_client_end_as_documented_when_the_daemon_is_killed(capsys):

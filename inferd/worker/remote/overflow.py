@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from inferd.ipc.worker import Overflow
 from inferd.worker.remote.errors import overflow_of
@@ -20,6 +20,20 @@ class OverflowPattern(NamedTuple):
 def overflow_pattern(server: str, text: str) -> OverflowPattern:
     """Make a pattern, in which case does not matter."""
     return OverflowPattern(server, re.compile(text, re.IGNORECASE))
+
+
+OF_A_BRIDGE: Final = (
+    overflow_pattern(
+        "inferd",
+        r"maximum context length is (?P<n_ctx>\d+) tokens, and the prompt has "
+        r"(?:at least )?(?P<prompt>\d+)",
+    ),
+    overflow_pattern(
+        "inferd",
+        r"the prompt has (?:at least )?(?P<prompt>\d+) tokens and the context (?P<n_ctx>\d+)",
+    ),
+)
+"""Of this project's bridge, in each of its APIs: the second is what daemons say themselves."""
 
 
 def find_overflow(message: str, patterns: Iterable[OverflowPattern]) -> Overflow | None:

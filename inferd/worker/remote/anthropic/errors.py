@@ -13,7 +13,11 @@ from msgspec import Struct
 
 from inferd.worker.remote.errors import ReportedError, error_in, error_of
 from inferd.worker.remote.failure import RemoteError
-from inferd.worker.remote.overflow import find_overflow, overflow_pattern
+from inferd.worker.remote.overflow import (
+    OF_A_BRIDGE,
+    find_overflow,
+    overflow_pattern,
+)
 
 OVERFLOWS: Final = (
     overflow_pattern(
@@ -25,12 +29,9 @@ OVERFLOWS: Final = (
         r"input length and `?max_tokens`? exceed context limit: (?P<prompt>\d+) \+ "
         r"(?P<answer>\d+) > (?P<n_ctx>\d+)",
     ),
-    overflow_pattern(
-        "inferd",
-        r"the prompt has (?:at least )?(?P<prompt>\d+) tokens and the context (?P<n_ctx>\d+)",
-    ),
+    *OF_A_BRIDGE,
 )
-"""The last is that of this project's bridge."""
+"""The last are those of this project's bridge."""
 _STATUSES: Final[Mapping[str, int]] = {
     "invalid_request_error": 400,
     "authentication_error": 401,

@@ -9,7 +9,11 @@ from msgspec import Struct
 
 from inferd.worker.remote.errors import ReportedError, error_in, error_of
 from inferd.worker.remote.failure import RemoteError
-from inferd.worker.remote.overflow import find_overflow, overflow_pattern
+from inferd.worker.remote.overflow import (
+    OF_A_BRIDGE,
+    find_overflow,
+    overflow_pattern,
+)
 
 OVERFLOWS: Final = (
     overflow_pattern(
@@ -17,10 +21,7 @@ OVERFLOWS: Final = (
         r"request \((?P<prompt>\d+) tokens\) exceeds the available context size "
         r"\((?P<n_ctx>\d+) tokens\)",
     ),
-    overflow_pattern(
-        "inferd",
-        r"the prompt has (?:at least )?(?P<prompt>\d+) tokens and the context (?P<n_ctx>\d+)",
-    ),
+    *OF_A_BRIDGE,
 )
 """Of llama-server, which Ollama runs, and of this project's bridge."""
 _IS_OVERFLOW: Final = re.compile(

@@ -18,7 +18,11 @@ from inferd.worker.remote.errors import (
     overflow_of,
 )
 from inferd.worker.remote.failure import RemoteError
-from inferd.worker.remote.overflow import find_overflow, overflow_pattern
+from inferd.worker.remote.overflow import (
+    OF_A_BRIDGE,
+    find_overflow,
+    overflow_pattern,
+)
 
 _OVERFLOW_CODES: Final = frozenset(
     {"context_length_exceeded", "exceed_context_size_error"}
@@ -69,10 +73,7 @@ OVERFLOWS: Final = (
     overflow_pattern(
         "LM Studio", r"n_keep: (?P<prompt>\d+)\s*>= n_ctx: (?P<n_ctx>\d+)"
     ),
-    overflow_pattern(
-        "inferd",
-        r"the prompt has (?:at least )?(?P<prompt>\d+) tokens and the context (?P<n_ctx>\d+)",
-    ),
+    *OF_A_BRIDGE,
 )
 
 

@@ -10,12 +10,20 @@ llama.cpp#15780.
 import json
 
 import pytest
+from msgspec import UNSET
 
+from inferd.bridge.upstream.failures import failure_of
+from inferd.client.core.failures import RequestFailedError
+from inferd.client.frames import ClientErrorFrame
 from inferd.config.kinds.remote_limits import MAX_REASON_CHARS
 from inferd.ipc.worker import Overflow
+from inferd.worker.remote.anthropic import errors as anthropic
 from inferd.worker.remote.errors import retry_after_ms
 from inferd.worker.remote.failure import NO_KEY, RemoteError, quote
+from inferd.worker.remote.ollama import errors as ollama
+from inferd.worker.remote.openai import errors as openai
 from inferd.worker.remote.openai.errors import error_in_answer, error_of_status
+from inferd.worker.remote.overflow import find_overflow
 from tests.cases import each_case
 
 OVERFLOWS = [
@@ -105,6 +113,23 @@ def test_an_overflow_is_known_in_each_servers_words(text, numbers):
     expected = Overflow(prompt_tokens=prompt, answer_tokens=answer, n_ctx=n_ctx)
     assert failure(400, {"message": text}).overflow == expected
     assert error_in_answer(json.dumps({"error": text}).encode()).overflow == expected
+
+
+@each_case("at_least", [UNSET, True])
+def test_the_words_of_a_bridge_are_known_by_each_kind_that_asks_one(at_least):
+    frame = ClientErrorFrame(
+        id="r",
+        code="invalid_request",
+        message="too long",
+        prompt_tokens=5000,
+        n_ctx=4096,
+        tokens_over=905,
+        at_least=at_least,
+    )
+    text = str(failure_of(RequestFailedError(frame), {}))
+    expected = Overflow(prompt_tokens=5000, answer_tokens=1, n_ctx=4096)
+    for kind in (openai.OVERFLOWS, ollama.OVERFLOWS, anthropic.OVERFLOWS):
+        assert find_overflow(text, kind) == expected
 
 
 def test_an_overflow_in_numbers_needs_no_words():
