@@ -36,6 +36,7 @@ from inferd.client.exchange import (
     UnreadError,
     with_options,
 )
+from inferd.client.frames import BlocksAnswer
 from inferd.client.surfaces import BLOCKS
 from inferd.surfaces import EMBED, RERANK, V2
 from inferd.wire.blocks import BlocksRequest
@@ -67,6 +68,7 @@ class DaemonClient:
         self._decoders = decoders
         self._plain_models = PlainModels()
         self._pool = ClientPool(directory)
+        self._live: set[LoopConnection[BlocksRequest, BlocksAnswer]] = set()
         self._is_closed = False
         self.own = OwnRequests(directory)
         self.places = SharedLimit(max_requests)
@@ -81,6 +83,8 @@ class DaemonClient:
         """End all requests, each with a failure that its caller is told; refuse further ones."""
         self._is_closed = True
         self._pool.close()
+        for connection in self._live:
+            connection.close()
 
     async def ask(
         self, question: Question, principal: str
@@ -130,6 +134,7 @@ class DaemonClient:
         assert question.sound is not None  # noqa: S101  # it is such a question
         assert isinstance(question.request, BlocksRequest)  # noqa: S101  # the same
         connection = LoopConnection(BLOCKS, self._directory, ())
+        self._live.add(connection)
         asked = with_options(question.request, None, self._asker(principal))
         try:
             await connection.begin(replace(asked, progress=True))
@@ -137,6 +142,7 @@ class DaemonClient:
             while not connection.is_done:
                 yield await connection.next_frames()
         finally:
+            self._live.discard(connection)
             connection.close()
 
     async def _check_media(self, question: Question, principal: str) -> None:
