@@ -61,18 +61,26 @@ class PostgresqlServer:
 
     def start(self) -> None:
         """Start it, in a group of its own, and wait until it answers."""
-        self._server = subprocess.Popen(
-            [
-                *(self._program("postgres"), "-D", self._data),
-                *("-k", str(self._folder), "-c", "listen_addresses="),
-                *("-c", f"port={PORT}", "-c", "max_connections=200"),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            **self._as_user,
-        )
-        assert eventually(self._answers)
+        assert eventually(self._is_up)
+
+    def _is_up(self) -> bool:
+        """Tell whether it answers; start it if it does not run.
+
+        One that is started while the last process of a killed one still goes ends at once.
+        """
+        if self._server is None or self._server.poll() is not None:
+            self._server = subprocess.Popen(
+                [
+                    *(self._program("postgres"), "-D", self._data),
+                    *("-k", str(self._folder), "-c", "listen_addresses="),
+                    *("-c", f"port={PORT}", "-c", "max_connections=200"),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                **self._as_user,
+            )
+        return self._answers()
 
     def _answers(self) -> bool:
         ready = [self._program("pg_isready"), "-h", str(self._folder), "-p", PORT]
