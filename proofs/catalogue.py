@@ -10,6 +10,7 @@ from proofs import (
     first_answer,
     fleet,
     llama_server,
+    long_chat,
     published_routes,
     pulls,
     remote_faults,
@@ -27,6 +28,7 @@ PROOFS: Final[Sequence[Item]] = (
     remote_servers,
     client_kills,
     chats_kills,
+    long_chat,
     fleet,
 )
 BY_KEY: Final = {proof.KEY: proof for proof in PROOFS}

@@ -11,6 +11,7 @@ from proofs import (
     first_answer,
     fleet,
     llama_server,
+    long_chat,
     published_routes,
     pulls,
     remote_faults,
@@ -105,3 +106,9 @@ def test_chats_lose_nothing_when_what_they_go_through_is_killed(capsys):
     assert counts["acknowledged"] > 0
     killed = [count for name, count in counts.items() if name.endswith("_killed")]
     assert sum(killed) == 6
+
+
+def test_a_long_chat_is_drawn_a_frame_at_a_time(capsys):
+    outcome = held(long_chat.KEY, capsys)
+    assert outcome.counts["answer_1_frames_with_script"] > 10
+    assert outcome.figures["heap_answer_2_mib"] > 0
