@@ -1,5 +1,7 @@
 """What people do with chats in the page."""
 
+import re
+
 import pytest
 
 from tests.browser.browsing import Cable
@@ -35,6 +37,27 @@ def test_a_message_before_the_models_are_listed_is_sent_once_they_are(reader):
         route.continue_()
     reader.answered()
     assert reader.page.locator(".prompt-text").inner_text() == "too early"
+
+
+def test_the_next_message_needs_no_more_than_the_end_of_the_answer(reader):
+    reader.choose("rich")
+    reader.say("first")
+    reader.answered()
+    held = []
+
+    def hold(route):
+        held.append(route)
+
+    reader.page.route(re.compile("/chats/[0-9a-f]{32}$"), hold)
+    prompts = reader.page.locator(".prompt-text")
+    for n_before, text in enumerate(("second", "third"), 1):
+        reader.say(text)
+        prompts.get_by_text(text, exact=True).wait_for()
+        reader.answers.nth(n_before).wait_for()
+        reader.answered()
+    assert held
+    for route in held:
+        route.continue_()
 
 
 def test_a_finished_block_is_drawn_once(reader):

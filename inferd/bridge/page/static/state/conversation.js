@@ -330,10 +330,16 @@ export class Conversation extends Store {
     });
     this.#add(answer);
     this.#follow(answer);
+    this.#tell();
+    void this.notices.trying(() => this.#readListed(chat)); // the next message need not wait for it
+  }
+
+  /** Read how a chat is listed, as by its title. @param {Chat} chat */
+  async #readListed(chat) {
     const { messages: _, ...listed } = await this.#client.json(`/chats/${chat.id}`);
     if (this.chat?.id === chat.id) this.chat = { ...this.chat, ...listed };
     this.chats.noteChat(listed);
-    this.#tell();
+    this.changed();
   }
 
   /** @param {Message} message */
