@@ -63,9 +63,10 @@ class Operation(AnyOperation[bytes]):
 
 
 class LiveOperation(Operation):
-    """A route whose requests are a line, and lines of sound that follow while it is answered."""
+    """A route whose requests are a line, and lines of sound that follow while it is answered.
 
-    content_type = "application/x-ndjson"
+    It is described by its first line: OpenAPI has no form for lines.
+    """
 
 
 class FormOperation(AnyOperation[Form]):
