@@ -275,10 +275,13 @@ def test_speech_is_transcribed_from_blocks_of_samples(
     place: dict[str, Any], client: Client
 ):
     segments: list[str] = []
+    partial: list[str] = []
     found = client.transcribe(
         iter([SECOND, SECOND[:8000], SECOND[8000:]]),
         on_segment=lambda each: segments.append(each.text),
+        on_partial=partial.append,
     )
+    assert partial
     assert [each.text for each in found.segments] == segments
     assert segments == ["Hel", "lo ", "wörld", "!"]
 
@@ -293,7 +296,9 @@ def test_speech_is_transcribed_from_blocks_of_samples(
     async def program() -> None:
         async with AsyncClient(**place) as other:
             for recording in (live(), [SECOND, b"", SECOND]):
-                heard = await other.transcribe(recording)
+                partial.clear()
+                heard = await other.transcribe(recording, on_partial=partial.append)
+                assert partial
                 assert [each.text for each in heard.segments] == segments
             with pytest.raises(InvalidRequest):
                 await other.transcribe([b"odd"])

@@ -35,6 +35,7 @@ from inferd.client.library.recordings import (
     Recording,
     TranscribeOptions,
     TranscriptCollector,
+    ignore,
     is_file,
     transcribe_request,
 )
@@ -48,6 +49,7 @@ from inferd.client.library.sockets import transport_for
 from inferd.client.library.streams import ChatStream
 from inferd.client.surfaces import BLOCKS
 from inferd.client.transcripts import Transcript, TranscriptSegment
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, Request, RerankRequest
 from inferd.wire.responses import Response
 
@@ -57,10 +59,6 @@ T = TypeVar("T")
 READY_S: Final = 60.0
 """Seconds that ``wait_ready`` waits unless the caller says otherwise: a model of some GB loads
 in less."""
-
-
-def _ignore(_: object) -> None:
-    """Do nothing with what is told."""
 
 
 class Client(ClosedOnLeaving):
@@ -210,8 +208,8 @@ class Client(ClosedOnLeaving):
         self,
         recording: Recording,
         *,
-        on_segment: Callable[[TranscriptSegment], None] = _ignore,
-        on_partial: Callable[[str], None] = _ignore,
+        on_segment: Callable[[TranscriptSegment], None] = ignore,
+        on_partial: Callable[[str], None] = ignore,
         **options: Unpack[TranscribeOptions],
     ) -> Transcript:
         """Transcribe a recording, or speech while it is recorded.
@@ -230,16 +228,18 @@ class Client(ClosedOnLeaving):
             MissingExtraError: PyAV is not installed, and it is a file.
         """
         collector = TranscriptCollector(on_segment, on_partial)
-        with closing(self._transcription(recording, options)) as frames:
+        request = transcribe_request(
+            new_id(), options, wants_partial=on_partial is not ignore
+        )
+        with closing(self._transcription(recording, request)) as frames:
             for frame in frames:
                 collector.read(frame)
         return collector.transcript()
 
     def _transcription(
-        self, recording: Recording, options: TranscribeOptions
+        self, recording: Recording, request: BlocksRequest
     ) -> Generator[Response, None, None]:
         retries = self._retries() if is_file(recording) else Retries.none()
-        request = transcribe_request(new_id(), options)
         return self._frames(cast("AnySurface", BLOCKS), request, recording, retries)
 
     # --- the daemon ---------------------------------------------------------------------

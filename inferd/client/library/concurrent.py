@@ -40,6 +40,7 @@ from inferd.client.library.recordings import (
     LiveRecording,
     TranscribeOptions,
     TranscriptCollector,
+    ignore,
     is_file,
     transcribe_request,
 )
@@ -55,10 +56,6 @@ from inferd.wire.requests import EmbedRequest, RerankRequest
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-def _ignore(_: object) -> None:
-    """Do nothing with what is told."""
 
 
 class AsyncClient(AsyncClosedOnLeaving):
@@ -211,8 +208,8 @@ class AsyncClient(AsyncClosedOnLeaving):
         self,
         recording: LiveRecording,
         *,
-        on_segment: Callable[[TranscriptSegment], None] = _ignore,
-        on_partial: Callable[[str], None] = _ignore,
+        on_segment: Callable[[TranscriptSegment], None] = ignore,
+        on_partial: Callable[[str], None] = ignore,
         **options: Unpack[TranscribeOptions],
     ) -> Transcript:
         """Transcribe a recording, or speech while it is recorded.
@@ -232,7 +229,9 @@ class AsyncClient(AsyncClosedOnLeaving):
         retries = self._retries() if is_file(recording) else Retries.none()
         collector = TranscriptCollector(on_segment, on_partial)
         while True:
-            request = transcribe_request(new_id(), options)
+            request = transcribe_request(
+                new_id(), options, wants_partial=on_partial is not ignore
+            )
             try:
                 await self._transport.transcribe(request, recording, collector.read)
             except ClientError as error:
