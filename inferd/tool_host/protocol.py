@@ -36,7 +36,7 @@ async def connected(command: Sequence[str]) -> AsyncIterator[ClientSession]:
     """
     try:
         process = await trio.lowlevel.open_process(
-            list(command),
+            [*command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -35,8 +35,7 @@ class BridgeProcess:
         self._log = daemon.scratch / f"bridge-{uuid.uuid4().hex}.stderr"
         listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
         config = ("--config", str(daemon.config_file))
-        # chats of tests are not kept where those of the user are
-        environ = {**clean_environ(), "XDG_STATE_HOME": str(daemon.scratch / "state")}
+        environ = _environ(daemon)
         with self._log.open("wb") as stderr:
             self.process = bridges().start(
                 [*BRIDGE, *config, *listen, *options], environ, stderr.fileno()
@@ -145,9 +144,18 @@ def command(daemon: DaemonProcess, *words: str) -> subprocess.CompletedProcess[s
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
-        env=clean_environ(),
+        env=_environ(daemon),
         check=False,
     )
+
+
+def _environ(daemon: DaemonProcess) -> dict[str, str]:
+    """Keep chats and tokens of tests where those of the user are not."""
+    return {
+        **clean_environ(),
+        "XDG_STATE_HOME": str(daemon.scratch / "state"),
+        "INFERD_BRIDGE_TOKENS": str(daemon.scratch / "tokens.json"),
+    }
 
 
 def no_requests(daemon: DaemonProcess) -> bool:

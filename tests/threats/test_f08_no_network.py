@@ -15,14 +15,19 @@ NETWORK = re.compile(
 LIBRARIES = {"http", "urllib", "ssl", "ftplib", "smtplib", "socketserver", "xmlrpc"}
 LIBRARIES |= {"aiohttp", "anyio", "asyncio", "grpc", "httpx", "requests", "urllib3"}
 LIBRARIES |= {"httpcore2", "httpx2"}
-APART = ("downloader/", "bridge/", "fleet/", "worker/remote/")
+APART = ("downloader/", "bridge/", "tool_host/", "fleet/", "worker/remote/")
 """Processes that a person starts, and the daemon never does: those of `inferd model pull`,
-`inferd bridge` and `inferd fleet`. And the workers that ask remote engines, which have a
-network: F-56."""
+`inferd bridge`, with its servers of tools, and `inferd fleet`. And the workers that ask remote
+engines, which have a network: F-56."""
 TRIES = "sandbox/network.py"
 """Tries whether there is a network, before the daemon gives it up: F-57."""
-NAMED = {"worker/sandbox/profiles.py": {"AF_INET", "AF_INET6"}, TRIES: {"AF_INET"}}
-"""What those workers may use, and what is tried."""
+NAMED = {
+    "worker/sandbox/profiles.py": {"AF_INET", "AF_INET6"},
+    TRIES: {"AF_INET"},
+    "client/library/async_live.py": {"connect_tcp"},
+    "client/library/live_http.py": {"connect_tcp"},
+}
+"""What those workers may use, what is tried, and how live sound gets to a bridge."""
 OF_CLIENTS = ("client/connection/loop.py", "client/library/")
 """The client library under asyncio: anyio waits there, for sockets of the Unix family."""
 OF_BRIDGES = (

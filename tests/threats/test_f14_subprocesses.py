@@ -17,7 +17,10 @@ COMMANDS = {
     *("doctor/service.py", "service/units.py"),
 }
 """Modules that only commands of a person use."""
-OF_THE_BRIDGE = {"bridge/media/fork_server.py", "management/pulls.py"}
+OF_THE_BRIDGE = {
+    *("bridge/media/fork_server.py", "management/pulls.py"),
+    *("bridge/chats/tools/confined.py", "tool_host/protocol.py"),
+}
 """Modules of the HTTP bridge and of its helper, which are processes of their own."""
 BECOMING = {"downloader/confine.py", "cli/fleet/serve.py"}
 """Become another program: pip, a converter or what unpacks, once they are confined; and smg, the
