@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from inferd.config.tools import MAX_TOOL_LINE_BYTES
+from inferd.errors import FrameTooLargeError
+from inferd.wire.framing import LineSplitter
 
 
 class Parts(Protocol):
@@ -23,12 +25,12 @@ async def lines_of(stream: Parts) -> AsyncIterator[bytes]:
     Raises:
         ToolServerError: one is too long.
     """
-    rest = bytearray()
-    async for part in stream:
-        *lines, tail = part.split(b"\n")
-        for line in lines:
-            yield bytes(rest) + line
-            rest.clear()
-        rest += tail
-        if len(rest) > MAX_TOOL_LINE_BYTES:
-            raise ToolServerError(f"it sent a line of over {MAX_TOOL_LINE_BYTES} bytes")
+    splitter = LineSplitter(MAX_TOOL_LINE_BYTES)
+    try:
+        async for part in stream:
+            splitter.feed(part)
+            while (line := splitter.next_frame()) is not None:
+                yield line
+    except FrameTooLargeError as error:
+        text = f"it sent a line of over {MAX_TOOL_LINE_BYTES} bytes"
+        raise ToolServerError(text) from error

@@ -118,14 +118,16 @@ class HttpExchange:
             HangUpError: the connection ended before it.
         """
         self.extra_headers["connection"] = "close"
-        body = b""
+        body, end = bytearray(), -1
         with trio.move_on_after(self._settings.body_s) as scope:
-            while b"\n" not in body and not self._is_read:
-                body += await self._next_part()
+            while end < 0 and not self._is_read:
+                part = await self._next_part()
+                end = part.find(b"\n")
+                body += part
                 _check_length(len(body), max_bytes)
         if scope.cancelled_caught:
             raise BridgeError(Reason.TIMEOUT, "the first line takes too long")
-        line, _, rest = body.partition(b"\n")
+        line, _, rest = bytes(body).partition(b"\n")
         return line, rest
 
     async def read_parts(

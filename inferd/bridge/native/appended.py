@@ -8,8 +8,10 @@ import msgspec
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.question import AppendedSamples
 from inferd.client.media.sound import SAMPLE_RATE_HZ
+from inferd.errors import FrameTooLargeError
 from inferd.limits.bridge import APPENDED_LINE_BYTES
 from inferd.wire.codec import DECODE_FAILURES
+from inferd.wire.framing import LineSplitter
 from inferd.wire.speech import AppendLine
 
 BYTES_PER_SAMPLE = 4
@@ -29,7 +31,7 @@ class AppendedLines:
 
     def __init__(self, request_id: str, attachment_id: str) -> None:
         self._ids = (request_id, attachment_id)
-        self._unread = bytearray()
+        self._lines = LineSplitter(APPENDED_LINE_BYTES)
         self.has_ended = False
         """Whether a line has said that no more follows."""
 
@@ -39,17 +41,17 @@ class AppendedLines:
         Raises:
             BridgeError: a line is none of this request, too long, or behind the last one.
         """
-        self._unread += data
-        while (end := self._unread.find(b"\n")) >= 0:
-            line = bytes(self._unread[:end])
-            del self._unread[: end + 1]
+        self._lines.feed(data)
+        while (line := self._next_line()) is not None:
             if line.strip():
                 yield self._samples(line)
-        if len(self._unread) > APPENDED_LINE_BYTES:
-            raise BridgeError(
-                Reason.TOO_LARGE,
-                f"a line of sound has over {APPENDED_LINE_BYTES} bytes",
-            )
+
+    def _next_line(self) -> bytes | None:
+        try:
+            return self._lines.next_frame()
+        except FrameTooLargeError as error:
+            text = f"a line of sound has over {APPENDED_LINE_BYTES} bytes"
+            raise BridgeError(Reason.TOO_LARGE, text) from error
 
     def seconds(self, samples: bytes) -> float:
         """Return how long a part of the recording is."""

@@ -16,6 +16,8 @@ from inferd.client.callback.requests import (
     TranscriptionRequest,
 )
 from inferd.client.core.bridge_calls import auth_headers, wav_of
+from inferd.errors import FrameTooLargeError
+from inferd.wire.framing import LineSplitter
 
 LINE_MAX_BYTES: Final = 8 * 1024 * 1024
 """Bytes of one event of a stream; a longer one is none."""
@@ -207,7 +209,7 @@ class EventReader(_AnswerFacts):
 
     def __init__(self) -> None:
         super().__init__()
-        self._held = bytearray()
+        self._lines = LineSplitter(LINE_MAX_BYTES)
         self._has_event = False
 
     def feed(self, data: bytes) -> Sequence[str]:
@@ -216,15 +218,15 @@ class EventReader(_AnswerFacts):
         Raises:
             AnswerError: an event is an error, or cannot be read.
         """
-        self._held += data
+        self._lines.feed(data)
         texts: list[str] = []
-        while (end := self._held.find(b"\n")) >= 0:
-            line = bytes(self._held[:end]).strip()
-            del self._held[: end + 1]
-            if line.startswith(_DATA) and not self.is_whole:
-                texts += self._read(line.removeprefix(_DATA).strip())
-        if len(self._held) > LINE_MAX_BYTES:
-            raise AnswerError(UNREADABLE)
+        try:
+            while (line := self._lines.next_frame()) is not None:
+                event = line.strip()
+                if event.startswith(_DATA) and not self.is_whole:
+                    texts += self._read(event.removeprefix(_DATA).strip())
+        except FrameTooLargeError as error:
+            raise AnswerError(UNREADABLE) from error
         return texts
 
     def _read(self, event: bytes) -> Sequence[str]:

@@ -14,6 +14,7 @@ from inferd.config.tools import (
     MAX_TOOL_LINE_BYTES,
     ToolServerSettings,
 )
+from inferd.errors import FrameTooLargeError
 from inferd.tool_host.messages import (
     HOST_MESSAGE,
     LINES,
@@ -24,6 +25,7 @@ from inferd.tool_host.messages import (
     ToolListing,
     ToolOutcome,
 )
+from inferd.wire.framing import LineSplitter
 
 _HOST: Final = ("-P", "-m", "inferd.tool_host")
 _MOST_BYTES: Final = 8 * MAX_TOOL_LINE_BYTES
@@ -59,7 +61,7 @@ class ToolSession:
         self._server = server
         self._asked = asked
         self._said = said
-        self._rest = bytearray()
+        self._lines = LineSplitter(_MOST_BYTES)
         self.tools: Sequence[ListedTool] = ()
         """What it offers."""
 
@@ -100,15 +102,7 @@ class ToolSession:
             raise self._fault(text.format(limit_s))
 
     async def _receive(self) -> HostMessage:
-        while (end := self._rest.find(b"\n")) < 0:
-            part = await self._said.receive_some()
-            if not part:
-                raise self._fault("it has ended")
-            self._rest += part
-            if len(self._rest) > _MOST_BYTES:
-                raise self._fault("it sent too much")
-        line = bytes(self._rest[:end])
-        del self._rest[: end + 1]
+        line = await self._next_line()
         try:
             message: HostMessage = HOST_MESSAGE.decode(line)
         except msgspec.DecodeError as error:
@@ -116,6 +110,17 @@ class ToolSession:
         if isinstance(message, HostFault):
             raise self._fault(message.text[:200])
         return message
+
+    async def _next_line(self) -> bytes:
+        try:
+            while (line := self._lines.next_frame()) is None:
+                part = await self._said.receive_some()
+                if not part:
+                    raise self._fault("it has ended")
+                self._lines.feed(part)
+        except FrameTooLargeError as error:
+            raise self._fault("it sent too much") from error
+        return line
 
     def _fault(self, text: str) -> ToolFaultError:
         return ToolFaultError(self._server.name, text)
