@@ -34,6 +34,15 @@ class FairLimiter:
         """Permits in use."""
         return self._active.total()
 
+    def would_wait(self, user: Hashable) -> bool:
+        """Tell whether a user who asks for a permit now waits for somebody to return one."""
+        has_most = self._active[user] >= self._max_of_user
+        return bool(self._waiting) or self.n_active >= self.limit or has_most
+
+    @property
+    def _max_of_user(self) -> int:
+        return max(1, self.limit - 1)
+
     @asynccontextmanager
     async def acquire(self, user: Hashable) -> AsyncIterator[None]:
         """Wait for a permit, and hold it while inside.
@@ -57,9 +66,9 @@ class FairLimiter:
 
     def _grant(self) -> None:
         while self.n_active < self.limit:
-            max_of_user = max(1, self.limit - 1)
+            most = self._max_of_user
             eligible = [
-                each for each in self._waiting if self._active[each.user] < max_of_user
+                each for each in self._waiting if self._active[each.user] < most
             ]
             if not eligible:
                 return

@@ -33,8 +33,14 @@ FileName = Annotated[
 ]
 Title = Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)]
 SystemPrompt = Annotated[str, Meta(max_length=MAX_SYSTEM_PROMPT_CHARS)]
-ToolServerName = Annotated[str, Meta(min_length=1, max_length=20)]
+ChosenServer = Annotated[str, Meta(min_length=1, max_length=20)]
+"""A name by which a chat's owner has chosen a server of tools; it may be gone."""
 ModelName = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+def storable(text: str) -> str:
+    """Return a text without the character with code 0, which PostgreSQL stores in none."""
+    return text.replace("\0", "\ufffd")
 
 
 class ChatSampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,7 +60,7 @@ class OwnSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_config_name: ModelName | None = None
     system_prompt: SystemPrompt | None = None
     sampling_parameters: ChatSampling | None = None
-    tool_servers: Annotated[list[ToolServerName], Meta(max_length=16)] | None = None
+    tool_servers: Annotated[list[ChosenServer], Meta(max_length=16)] | None = None
     """Whose tools its answers may call; absent: those that the operator has chosen."""
 
 

@@ -38,6 +38,10 @@ TOOL_CALL_S: Final = 60.0
 TOOL_CONFIRM_S: Final = 600.0
 """Seconds for which a call waits for its confirmation; then it counts as denied."""
 
+TOOL_IDLE_S: Final = 60.0
+"""Seconds for which the servers of an answer run on while its user is asked; somebody who looks
+at the chat has answered by then. F-66."""
+
 TOOL_LIST_S: Final = 600.0
 """Seconds for which the list of a server's tools is used."""
 

@@ -22,6 +22,7 @@ from inferd.chats.records import (
     MessageDetails,
     StoredCall,
     WorkParameters,
+    storable,
 )
 from inferd.limits.bridge import SUMMARY_TOKENS
 from inferd.wire.blocks import Block, BlocksRequest, Message, TextBlock, Tool
@@ -32,8 +33,6 @@ _ROLES: Final[dict[str, Role]] = {"prompter": "user", "assistant": "assistant"}
 _KINDS: Final = {"picture": "picture", "sound": "recording"}
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _NO_TOOLS: Final[Mapping[str, CallState]] = MappingProxyType({})
-_NO_CHAR: Final = "\ufffd"
-"""In place of the character with code 0, which PostgreSQL stores in no text."""
 _SUMMARY: Final = "Summary of the earlier part of this conversation:"
 _SUMMARISE: Final = (
     "Summarise the conversation above in at most 200 words, for somebody who goes on with it: what "
@@ -94,15 +93,13 @@ class PartialAnswer(GeneratedAnswer):
     def _take(self, frame: BlockFrame) -> Iterator[bytes]:
         match frame.block:
             case TextDelta(delta=text):
-                self._text.append(text.replace("\0", _NO_CHAR))
+                self._text.append(storable(text))
             case ThinkingDelta(delta=text):
-                self._thinking.append(text.replace("\0", _NO_CHAR))
+                self._thinking.append(storable(text))
             case ToolCall() as call:
-                known = {each.id for each in self._calls}
-                name = call.tool_call_id  # unique in one request of the daemon alone
                 self._calls.append(
                     StoredCall(
-                        f"{name}-{len(known)}" if name in known else name,
+                        self._own_id(call.tool_call_id),
                         call.name,
                         call.input,
                         at=len(self.text),
@@ -111,6 +108,16 @@ class PartialAnswer(GeneratedAnswer):
                     )
                 )
         yield from ()
+
+    def _own_id(self, given: str) -> str:
+        """Return an id that no other call of the answer has, by which its user allows it.
+
+        Those of the daemon are unique in one request alone, and a remote may give any.
+        """
+        known = {each.id for each in self._calls}
+        while given in known:
+            given = f"{given}-{len(known)}"
+        return given
 
     def applied_to(self, message: KeptMessage) -> KeptMessage:
         """Return a message with the answer so far."""

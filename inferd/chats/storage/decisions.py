@@ -4,6 +4,7 @@ from sqlalchemy import Connection, insert, select
 
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import KeptMessage
+from inferd.chats.storage.chats import chat_row
 from inferd.chats.storage.messages import read_message
 from inferd.chats.storage.tables import DECISIONS
 
@@ -24,6 +25,7 @@ def decide(  # noqa: PLR0913  # whose, of what, and how
     Raises:
         ChatError: there is no such message of the owner, or it has ended.
     """
+    chat_row(connection, owner, chat_id, locks=True)  # two may say it at once
     message = read_message(connection, owner, chat_id, message_id)
     if not message.is_unfinished:
         raise ChatError(ChatFault.CONFLICT, "the answer has ended")

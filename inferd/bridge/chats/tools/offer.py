@@ -7,14 +7,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from inferd.chats.records import storable
 from inferd.config.tools import MAX_RESULT_CHARS, MAX_TOOLS_BYTES, ToolServerSettings
 from inferd.tool_host.messages import ListedTool
 from inferd.wire.blocks import Tool
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}\Z")
 _ALL: Final = "*"
-_NO_CHAR: Final = "\ufffd"
-"""In place of the character with code 0, which PostgreSQL stores in no text."""
 
 
 class ToolFaultError(Exception):
@@ -84,7 +83,7 @@ def cut_result(text: str, n_left: int) -> str:
         n_left: characters that the answer may still have of results.
     """
     n_most = max(0, min(MAX_RESULT_CHARS, n_left))
-    kept = text[:n_most].replace("\0", _NO_CHAR)
+    kept = storable(text[:n_most])
     if len(text) > n_most:
         kept += f"\n[cut: {len(text) - n_most} characters more]"
     return kept

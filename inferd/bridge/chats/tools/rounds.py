@@ -22,6 +22,7 @@ from inferd.config.tools import (
     MAX_ROUND_CALLS,
     MAX_TOOL_ROUNDS,
     TOOL_CONFIRM_S,
+    TOOL_IDLE_S,
 )
 from inferd.limits.bridge import FOLLOW_S
 from inferd.tool_host.messages import ToolOutcome
@@ -43,6 +44,9 @@ class ToolCaller(Protocol):
 
     async def call(self, tool: OfferedTool, arguments: object) -> ToolOutcome:
         """Call one."""
+
+    async def end_servers(self) -> None:
+        """Return what it holds for others; the next call begins anew."""
 
 
 class ToolRounds:
@@ -106,8 +110,12 @@ class ToolRounds:
             self._change(place, state, outcome.text)
 
     async def _is_allowed(self, call: StoredCall) -> bool:
-        """Wait until the user has said whether a call is made; silence denies it."""
+        """Wait until the user has said whether a call is made; silence denies it.
+
+        Servers that run for the answer are ended after ``TOOL_IDLE_S``: others want their places.
+        """
         message_id = self._running.message.id
+        held_until = trio.current_time() + TOOL_IDLE_S
         with trio.move_on_after(TOOL_CONFIRM_S):
             while True:
                 said = await self._store.run(
@@ -115,6 +123,8 @@ class ToolRounds:
                 )
                 if said is not None:
                     return said
+                if trio.current_time() >= held_until:
+                    await self._servers.end_servers()
                 await trio.sleep(FOLLOW_S)
         return False
 

@@ -121,6 +121,9 @@ async def _info(servers: ToolServers, server: ToolServerSettings) -> ToolServerI
 class AnswerTools:
     """The servers that run for one answer.
 
+    An answer that waits for a place has none: it ends its servers first, or answers with two
+    each could wait for one another.
+
     Args:
         limiter: of servers that run.
         stack: ends them.
@@ -149,12 +152,23 @@ class AnswerTools:
             self._sessions[name] = error
             raise
 
+    async def end_servers(self) -> None:
+        """End those that run; the next call of each starts it anew."""
+        await self._stack.aclose()
+        self._sessions = {
+            name: each
+            for name, each in self._sessions.items()
+            if isinstance(each, ToolFaultError)
+        }
+
     async def _session(self, tool: OfferedTool) -> ToolSession:
         name = tool.server.name
         found = self._sessions.get(name)
         if isinstance(found, ToolFaultError):
             raise found
         if found is None:
+            if self._limiter.would_wait(self._user):
+                await self.end_servers()
             await self._stack.enter_async_context(self._limiter.acquire(self._user))
             found = await self._stack.enter_async_context(tool_session(tool.server))
             self._sessions[name] = found

@@ -1,6 +1,6 @@
 """Tools of an answer: how they are named and told, and when they are called."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 import pytest
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from inferd.bridge.chats.prompt import PartialAnswer
 from inferd.bridge.chats.running import RunningAnswer
+from inferd.bridge.chats.tools import servers as servers_module
 from inferd.bridge.chats.tools.offer import (
     OfferedTool,
     ToolFaultError,
@@ -26,6 +27,7 @@ from inferd.config.tools import (
     MAX_TOOL_ROUNDS,
     MAX_TOOLS_BYTES,
     TOOL_CONFIRM_S,
+    TOOL_IDLE_S,
     ToolServerSettings,
 )
 from inferd.fair_limiter import FairLimiter
@@ -124,14 +126,17 @@ def test_a_further_round_goes_on_where_the_answer_was():
         TextDelta("B."),
         ToolCall("call2", "maths__add", {}),
         ToolCall("call1", "other", {}),
+        ToolCall("call1-4", "other", {}),
+        ToolCall("call1", "other", {}),
     ):
         list(answer.add(BlockFrame(id="r", block=block)))
     message = answer.applied_to(before)
     assert message.text == "A.B."
     found = [(each.at, each.round, each.state) for each in message.details.calls]
-    assert found == [(2, 0, "done"), (4, 1, "running"), (4, 1, "told")]
+    assert found == [(2, 0, "done"), (4, 1, "running"), *[(4, 1, "told")] * 3]
     ids = [each.id for each in message.details.calls]
-    assert ids == ["call1", "call2", "call1-2"]  # what was allowed is one of them
+    assert ids[:3] == ["call1", "call2", "call1-2"]
+    assert len({*ids}) == len(ids)  # what was allowed is one of them
 
 
 class Store:
@@ -155,6 +160,10 @@ class Servers:
     def __init__(self, answers):
         self.answers = answers
         self.called = []
+        self.ended_at = []
+
+    async def end_servers(self):
+        self.ended_at.append(trio.current_time())
 
     async def call(self, tool, arguments):
         self.called.append((tool.name, arguments))
@@ -206,6 +215,7 @@ async def test_silence_denies_a_call(autojump_clock):
     assert trio.current_time() - began == pytest.approx(TOOL_CONFIRM_S)
     assert ends(running)[0][0] == "denied"
     assert servers.called == []
+    assert servers.ended_at[0] - began == pytest.approx(TOOL_IDLE_S, abs=1)
 
 
 async def test_rounds_and_calls_are_bounded_and_the_model_must_answer_then(
@@ -241,6 +251,9 @@ class Pipe:
         self.sent += data
 
 
+N_CALLS_OF_EACH = 2
+HOUR_S = 3600.0
+RESULT = LINES.encode(ToolOutcome("sum 3", is_error=False)) + b"\n"
 LISTING = LINES.encode(ToolListing([ADD])) + b"\n"
 
 
@@ -267,9 +280,8 @@ async def test_a_server_that_does_not_begin_as_it_should_is_one_failure(
 
 
 async def test_a_call_is_answered_in_time_or_not_at_all(autojump_clock):
-    result = LINES.encode(ToolOutcome("sum 3", is_error=False)) + b"\n"
     asked = Pipe()
-    session = ToolSession(SERVER, asked, Pipe(LISTING[:9], LISTING[9:] + result))
+    session = ToolSession(SERVER, asked, Pipe(LISTING[:9], LISTING[9:] + RESULT))
     await session.start()
     assert session.tools == [ADD]
     assert (await session.call("add", {"a": 1})).text == "sum 3"
@@ -290,6 +302,35 @@ async def test_a_server_that_failed_is_not_asked_again_in_an_answer(monkeypatch)
         for _ in range(2):
             with pytest.raises(ToolFaultError, match="no longer offers add as it was"):
                 await tools.call(changed, {})
+
+
+async def test_answers_with_two_servers_each_do_not_wait_for_one_another(
+    monkeypatch, autojump_clock
+):
+    @asynccontextmanager
+    async def started(server):
+        session = ToolSession(
+            server, Pipe(), Pipe(LISTING, *[RESULT] * N_CALLS_OF_EACH)
+        )
+        await session.start()
+        yield session
+
+    monkeypatch.setattr(servers_module, "tool_session", started)
+    limiter = FairLimiter(2)
+    both = [OfferedTool(replace(SERVER, name=name), ADD) for name in "ab"]
+
+    async def answer(user):
+        async with AsyncExitStack() as stack:
+            tools = AnswerTools(limiter, stack, user)
+            for tool in both * N_CALLS_OF_EACH:
+                await tools.call(tool, {})
+                await trio.sleep(1)
+
+    with trio.fail_after(HOUR_S):
+        async with trio.open_nursery() as nursery:
+            for user in ("ada", "ada", "eve"):
+                nursery.start_soon(answer, user)
+    assert limiter.n_active == 0
 
 
 async def test_servers_that_fail_are_told_and_the_others_offered():
