@@ -18,9 +18,6 @@ from inferd.limits.bridge import (
     MAX_USER_FILE_BYTES,
 )
 
-ToolServers = Annotated[
-    tuple[ToolServerSettings, ...], Meta(max_length=MAX_TOOL_SERVERS)
-]
 Most = Annotated[int, Meta(ge=1, le=2**40)]
 
 
@@ -57,7 +54,9 @@ class ChatsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Seconds that an answer may wait and be generated."""
     retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 0
     """Days without a change after which a chat is deleted; 0: never."""
-    tool_servers: ToolServers = ()
+    tool_servers: Annotated[
+        tuple[ToolServerSettings, ...], Meta(max_length=MAX_TOOL_SERVERS)
+    ] = ()
     """Servers of tools (MCP) that answers may call, each a table ``[[chats.tool_servers]]``."""
     filter: FilterSettings | None = None
     """A program that may refuse or mark texts, a table ``[chats.filter]``."""

@@ -1,6 +1,6 @@
 """The filter of texts: the table ``[chats.filter]``, and its bounds."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -25,7 +25,7 @@ class FilterSettings(
     """Whether it reads prompts, with the instructions of the chat."""
     answers: bool = False
     """Whether it reads answers, which are held back until it has spoken."""
-    on_failure: Annotated[str, Meta(pattern="^(refuse|pass)$")] = "refuse"
+    on_failure: Literal["refuse", "pass"] = "refuse"
     """What becomes of a text that it says nothing of: ``refuse`` fails the answer, ``pass`` goes
     on and says so."""
     limit_s: Annotated[float, Meta(gt=0, le=600)] = FILTER_S

@@ -11,7 +11,7 @@ const RATE = 16000;
 const LOOK_MS = 1000;
 const MODULE = "/page/media/capture.js";
 /** Codes of a bridge that has no model for speech. */
-const NO_EARS = new Set(["model_not_found", "unsupported_parameter"]);
+const NO_SPEECH_MODEL = new Set(["model_not_found", "unsupported_parameter"]);
 
 /**
  * @typedef {{ samples: Float32Array, rate: number }} Sound
@@ -146,7 +146,7 @@ export async function transcribe(client, { samples, rate }) {
     const { text } = await client.json("/v1/audio/transcriptions", { form });
     return String(text).trim();
   } catch (error) {
-    if (error instanceof Failure && NO_EARS.has(error.code)) throw new TakeError("No model of this machine writes speech down. Its operator can serve a whisper model.");
+    if (error instanceof Failure && NO_SPEECH_MODEL.has(error.code)) throw new TakeError("No model of this machine writes speech down. Its operator can serve a whisper model.");
     throw error;
   }
 }
