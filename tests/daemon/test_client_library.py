@@ -276,29 +276,37 @@ def test_speech_is_transcribed_from_blocks_of_samples(
 ):
     segments: list[str] = []
     partial: list[str] = []
+
+    def spoken() -> Iterator[bytes]:
+        yield SECOND
+        while not partial:  # an empty block has the client look at what has come
+            yield b""
+        yield SECOND[:8000]
+        yield SECOND[8000:]
+
     found = client.transcribe(
-        iter([SECOND, SECOND[:8000], SECOND[8000:]]),
+        spoken(),
         on_segment=lambda each: segments.append(each.text),
         on_partial=partial.append,
     )
-    assert partial
     assert [each.text for each in found.segments] == segments
     assert segments == ["Hel", "lo ", "wörld", "!"]
 
     with pytest.raises(InvalidRequest):
         client.transcribe(iter([b"odd"]))
 
-    async def live() -> AsyncIterator[bytes]:
-        for _ in range(2):
-            await anyio.lowlevel.checkpoint()
-            yield SECOND
+    async def live(is_told: anyio.Event) -> AsyncIterator[bytes]:
+        yield SECOND
+        await is_told.wait()
+        yield SECOND
 
     async def program() -> None:
         async with AsyncClient(**place) as other:
-            for recording in (live(), [SECOND, b"", SECOND]):
-                partial.clear()
-                heard = await other.transcribe(recording, on_partial=partial.append)
-                assert partial
+            is_told = anyio.Event()
+            for recording in (live(is_told), [SECOND, b"", SECOND]):
+                heard = await other.transcribe(
+                    recording, on_partial=lambda _: is_told.set()
+                )
                 assert [each.text for each in heard.segments] == segments
             with pytest.raises(InvalidRequest):
                 await other.transcribe([b"odd"])
