@@ -13,6 +13,14 @@ from inferd.wire.codec import encode
 from inferd.wire.responses import ProgressFrame
 
 
+def _is_progress(frame: DaemonFrame) -> bool:
+    """Tell whether a frame comes to those who want progress alone.
+
+    Text of speech that may still change comes to all, as over the daemon's sockets.
+    """
+    return isinstance(frame, ProgressFrame) and frame.status != "partial"
+
+
 class FramesAnswer(GeneratedAnswer):
     """The frames of an answer, whatever its end.
 
@@ -33,7 +41,7 @@ class FramesAnswer(GeneratedAnswer):
                 self._n_output = usage.output_tokens
             case _:
                 yield from super().add(frame)
-        if self._tells_progress or not isinstance(frame, ProgressFrame):
+        if self._tells_progress or not _is_progress(frame):
             yield encode(replace(frame, id=self._id))
 
     def _take(self, _: object) -> Iterator[bytes]:

@@ -228,9 +228,7 @@ class Client(ClosedOnLeaving):
             MissingExtraError: PyAV is not installed, and it is a file.
         """
         collector = TranscriptCollector(on_segment, on_partial)
-        request = transcribe_request(
-            new_id(), options, wants_partial=on_partial is not ignore
-        )
+        request = transcribe_request(new_id(), options)
         with closing(self._transcription(recording, request)) as frames:
             for frame in frames:
                 collector.read(frame)

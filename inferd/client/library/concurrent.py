@@ -229,9 +229,7 @@ class AsyncClient(AsyncClosedOnLeaving):
         retries = self._retries() if is_file(recording) else Retries.none()
         collector = TranscriptCollector(on_segment, on_partial)
         while True:
-            request = transcribe_request(
-                new_id(), options, wants_partial=on_partial is not ignore
-            )
+            request = transcribe_request(new_id(), options)
             try:
                 await self._transport.transcribe(request, recording, collector.read)
             except ClientError as error:

@@ -60,16 +60,8 @@ def ignore(_: object) -> None:
     """Take what nobody wants to know."""
 
 
-def transcribe_request(
-    request_id: str, options: TranscribeOptions, *, wants_partial: bool = False
-) -> BlocksRequest:
-    """Make the request of ``transcribe``, whose audio is appended.
-
-    Args:
-        request_id: its id.
-        options: of the call.
-        wants_partial: whether the daemon is to send text that may still change.
-    """
+def transcribe_request(request_id: str, options: TranscribeOptions) -> BlocksRequest:
+    """Make the request of ``transcribe``, whose audio is appended."""
     prompt = options.get("prompt")
     texts = [TextBlock(prompt)] if prompt else []
     return BlocksRequest(
@@ -86,7 +78,6 @@ def transcribe_request(
         deadline_ms=options.get("deadline_ms"),
         priority=options.get("priority"),
         principal=options.get("principal"),
-        progress=wants_partial or None,
     )
 
 
