@@ -20,6 +20,7 @@ from inferd.admission.preemption import (
 )
 from inferd.admission.retry_after import RetryEstimate
 from inferd.admission.users import UserRequests
+from inferd.backend.caller import Caller
 from inferd.errors import DrainingError, QueueFullError
 from inferd.limits.admission import (
     GATEWAY_WEIGHT,
@@ -132,6 +133,10 @@ class Admission:
     def waiting_bytes(self) -> int:
         """Bytes of the lines of waiting requests."""
         return self._backlog.bytes.spent
+
+    def holders(self) -> Iterator[Caller]:
+        """Yield who holds each permit."""
+        return (request.traits.caller for request in self._running.values())
 
     def cap_active(self, max_active: int) -> None:
         """Lower the number of permits; only before any request arrives."""

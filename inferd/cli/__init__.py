@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "load": "load a backend's model now, before a request needs it",
     "unload": "unload a backend's model to free its memory",
     "reload": "make the daemon read its configuration again",
+    "explain": "tell the life of one request: what it waited for, and what took how long",
     "status": "show whether the daemon is ready; exit 0 only when it is",
     "model": "bring models, list them and remove them",
     "config": "check the configuration, show the settings in force, write a first one",
@@ -67,6 +68,9 @@ GROUPS: Final = {
     "config": ("inferd.cli.config", CONFIG_COMMANDS),
 }
 """Commands that have commands: the package of these, and what ``COMMANDS`` is to others."""
+
+ELSEWHERE: Final = {"explain": "inferd.cli.watch"}
+"""Commands of ``COMMANDS`` that are in another package than the others."""
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -129,6 +133,7 @@ def _parse_command(
         return _parse_command(command, *GROUPS[name], argv[1:])
     if add_shared := getattr(import_module(package), "add_shared_arguments", None):
         add_shared(command)
+    package = ELSEWHERE.get(name, package)
     module = import_module(f"{package}.{name}{'_' if iskeyword(name) else ''}")
     module.add_arguments(command)
     command.set_defaults(run=module.run)

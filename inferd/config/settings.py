@@ -57,7 +57,7 @@ from inferd.limits.residency import (
     MAX_OPENED_MODELS,
     MIN_RESIDENCY_S,
 )
-from inferd.limits.server import MAX_ALIASES, MAX_GATEWAYS
+from inferd.limits.server import MAX_ALIASES, MAX_EXPLAINED, MAX_GATEWAYS
 
 I32_MAX = 2**31 - 1
 Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
@@ -313,6 +313,9 @@ class LimitSettings(Table, frozen=True):
     breaker."""
     breaker_open_s: Seconds = BREAKER_OPEN_S
     """Seconds that the circuit breaker stays open before the next start is tried."""
+    max_explained: Annotated[int, Meta(ge=0, le=10_000)] = MAX_EXPLAINED
+    """Ended requests whose times, names and counts are kept for ``inferd explain`` and
+    ``inferd top``, never a text of theirs; 0 for none. They are lost when the daemon ends."""
 
 
 class BackendSettings(Table, frozen=True):

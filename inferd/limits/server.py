@@ -214,3 +214,30 @@ BUDGET_FILE_BYTES: Final = 1024 * 1024
 
 BUDGET_WRITE_S: Final = 1.0
 """Seconds between two writes of it: a process that is killed loses so much of its use. F-58."""
+
+# --- ended requests -----------------------------------------------------------
+
+MAX_EXPLAINED: Final = 1000
+"""Ended requests whose times are kept for ``explain`` and ``top``: a minute of sixteen requests a
+second, or a day of a few people. Each takes some 1 kB. F-68."""
+
+MAX_EXPLAINED_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of all of them, estimated from above: ten thousand, as many as may be configured. F-68."""
+
+EXPLAINED_ID_CHARS: Final = 128
+"""Characters of an id in a record; an id may have 131,072. F-68."""
+
+MAX_LISTED_EXPLAINED: Final = 100
+"""Records in one reply: what fits some screens, and takes 0.5 ms to encode. F-68."""
+
+MAX_NOTED_HOLDERS: Final = 8
+"""Users whose requests ran while a request waited, as far as its record names them. F-68."""
+
+MAX_NOTED_POSITIONS: Final = 16
+"""Positions in the queue that a record has; further ones replace the last. F-68."""
+
+RECORD_BYTES: Final = 1536
+"""Bytes of a record without its texts: 800 were measured, and lists of 16 numbers are more."""
+
+HOLDER_BYTES: Final = 160
+"""Bytes of one user in a record."""

@@ -26,6 +26,7 @@ from inferd.server.connection.registry import ConnectionRegistry
 from inferd.server.connection.serve import AnyEndpoint
 from inferd.server.event_loop.garbage import GarbageCollector
 from inferd.server.event_loop.scheduler import LoopScheduler
+from inferd.server.history.ended import EndedRequests
 from inferd.server.identity.peer import peer_of
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
@@ -97,7 +98,7 @@ class Daemon:
         loop = LoopScheduler()
         self._deps = deps = ConnectionDeps(
             disconnects=DisconnectWatch(),
-            in_flight=InFlight(metrics),
+            in_flight=InFlight(metrics, EndedRequests(config.limits.max_explained)),
             metrics=metrics,
             connection_limit=ConnectionLimit(config.limits.max_connections),
             line_limiter=FairLimiter(config.limits.max_large_lines),

@@ -1,7 +1,9 @@
 """The requests that the daemon has received and not finished."""
 
+import itertools
 from collections.abc import Iterator
 
+from inferd.server.history.ended import EndedRequests
 from inferd.server.request_context import RequestContext
 from inferd.server.telemetry.metrics import Metrics
 
@@ -9,8 +11,11 @@ from inferd.server.telemetry.metrics import Metrics
 class InFlight:
     """Ordered set of the requests of all sockets that wait or run."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, ended: EndedRequests | None = None) -> None:
+        self.ended = EndedRequests() if ended is None else ended
+        """Those that have ended, as far as they are kept."""
         self._metrics = metrics
+        self._numbers = itertools.count(1)
         self._present: dict[RequestContext, None] = {}
 
     def __iter__(self) -> Iterator[RequestContext]:
@@ -19,12 +24,14 @@ class InFlight:
 
     def add(self, context: RequestContext) -> None:
         """Add a request as it is read; the caller removes it once, whatever ends it."""
+        context.number = next(self._numbers)
         self._present[context] = None
 
     def remove(self, context: RequestContext) -> None:
-        """Remove a request, and count it in the metrics."""
+        """Remove a request, count it in the metrics, and keep its record for a while."""
         del self._present[context]
         self._metrics.count(context)
+        self.ended.add(context)
 
     def cancel(
         self, request_id: str, *, owner: int | None, principal: str | None = ""

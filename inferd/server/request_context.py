@@ -4,7 +4,8 @@ The line has the client, the outcome, counts and times, never content.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,9 +15,10 @@ from msgspec import UNSET
 
 from inferd.backend.caller import Caller
 from inferd.backend.events import MalformedToolCall, Transcription
-from inferd.backend.interface import CacheReuse
+from inferd.backend.interface import CacheReuse, J, Prepared
 from inferd.errors import InferdError, ModelNotFoundError
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
+from inferd.server.history.steps import Steps
 from inferd.server.identity.gateways import Principal
 from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decode import ResolveResult
@@ -98,6 +100,12 @@ class RequestContext:
     n_bytes: int = 0
     """Length of its line."""
     arrived_ns: int = field(default_factory=time.time_ns)
+    number: int = 0
+    """Counts the requests of all sockets from 1."""
+    steps: Steps = field(default_factory=Steps)
+    """The steps of its life that are not below."""
+    model: str | None = None
+    """The name that it asks for."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Cancelled by the client, an operator or the deadline."""
     is_cancelled: bool = False
@@ -174,6 +182,22 @@ class RequestContext:
         """Set the deadline, in milliseconds from its arrival."""
         if deadline_ms is not None:
             self.scope.deadline = self.arrived_at + deadline_ms / 1000
+
+    @contextmanager
+    def queued(self, permit: Permit, backend: str) -> Iterator[None]:
+        """Note that it has a place in the queue for a backend while inside."""
+        self.permit, self.backend = permit, backend
+        self.steps.queued_at = trio.current_time()
+        try:
+            yield
+        finally:
+            self.steps.left_at = trio.current_time()
+
+    def prepared(self, prepared: Prepared[J]) -> None:
+        """Note that its prompt, or its texts, have been counted."""
+        self.input_tokens = prepared.input_tokens
+        self.is_estimate = prepared.is_estimate
+        self.steps.prepared_at = trio.current_time()
 
     def started(self) -> None:
         """Note that the request runs from now on."""

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.errors import ErrorCode
+from inferd.wire.explained import ExplainedRequest
 from inferd.wire.status import BudgetLeft
 
 
@@ -12,10 +13,13 @@ class Command(Struct, frozen=True, kw_only=True):
     """A command from an admin client."""
 
     command: str
-    """``requests``, ``metrics``, ``backends``, ``log``, ``cancel``, ``load``, ``unload``,
-    ``drain`` or ``reload``."""
+    """``requests``, ``explain``, ``metrics``, ``backends``, ``log``, ``cancel``, ``load``,
+    ``unload``, ``drain`` or ``reload``."""
     id: str | None = None
-    """With ``cancel``: the id of the request to cancel."""
+    """With ``cancel``: the id of the request to cancel; with ``explain``: of those that are
+    meant."""
+    number: int | UnsetType = UNSET
+    """With ``explain``: the daemon's own number of the request that is meant."""
     principal: str | UnsetType | None = UNSET
     """With ``cancel``: for whom the request asks; needed where it asks for a principal."""
     backend: str | UnsetType = UNSET
@@ -75,8 +79,14 @@ class Reply(Struct, frozen=True, kw_only=True):
     """With ``ok`` false, of ``load`` and ``unload``: the kind of the reason, as the codes of
     error frames have it."""
     requests: list[RequestInfo] | UnsetType = UNSET
+    explained: list[ExplainedRequest] | UnsetType = UNSET
+    """With ``explain``: those that wait and run, then those that have ended, the newest
+    first."""
+    since_ns: int | UnsetType = UNSET
+    """With ``explain``: when the oldest of the ended ones that are kept was received, in
+    nanoseconds since 1970."""
     omitted: int | UnsetType = UNSET
-    """With ``requests``: number of requests that did not fit the list."""
+    """With ``requests`` and ``explain``: number of requests that did not fit the list."""
     backends: list[BackendInfo] | UnsetType = UNSET
     text: str | UnsetType = UNSET
     """With ``metrics``: the metrics in Prometheus' text format."""

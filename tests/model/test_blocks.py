@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.daemon.ended import ended_record
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import Connection, DaemonProcess, Frame, llamacpp
 from tests.model.tiny import SPECIALS, write_tiny_model
@@ -64,10 +65,14 @@ def test_the_ids_of_an_answer_continue_a_prompt_of_tokens(daemon):
     ids = ids_of(whole)
     assert len(ids) == 12 == whole[-1]["usage"]["output_tokens"]
     assert whole[-1]["usage"]["input_tokens"] == len(prompt)
-    rest = send(daemon, input_tokens=[*prompt, *ids[:6]], max_tokens=6, token_ids=True)
+    tokens = [*prompt, *ids[:6]]
+    rest = send(daemon, id="rest", input_tokens=tokens, max_tokens=6, token_ids=True)
     assert ids_of(rest) == ids[6:]
     assert text_of(whole).endswith(text_of(rest))
     assert rest[-1]["usage"]["cached_tokens"] == len(prompt) + 6 - 1
+    record = ended_record(daemon, "rest")
+    assert record["cached_tokens"] == len(prompt) + 6 - 1
+    assert (record["input_tokens"], record["output_tokens"]) == (len(tokens), 6)
 
 
 def test_tokens_pass_a_daemon_in_front_as_they_are(daemon, make_daemon):

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 from inferd.wire import (
     blocks,
     commands,
+    explained,
     offered_facts,
     requests,
     responses,
@@ -43,7 +44,10 @@ ANSWERS: Mapping[str, type[Struct]] = {
     "reply": commands.Reply,
 }
 MESSAGES: Mapping[str, type[Struct]] = {**REQUESTS, **ANSWERS}
-MODULES = (requests, blocks, responses, offered_facts, speech, status, commands)
+MODULES = (
+    *(requests, blocks, responses, offered_facts, speech),
+    *(status, explained, commands),
+)
 OWN_DOCS: Mapping[str, Mapping[str, str]] = {
     name: docs for module in MODULES for name, docs in attribute_docs(module).items()
 }

@@ -17,6 +17,7 @@ from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.routing import ModelNames
 from inferd.server.admin.reload import ReloadError, ReloadResult
 from inferd.server.budgets.budgets import Budgets, no_budgets
+from inferd.server.history.explain import explain
 from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
@@ -34,7 +35,7 @@ log = structlog.get_logger("admin")
 
 OPERATOR_COMMANDS: Final = ("drain", "reload", "load", "unload", "log")
 """Commands for operators only; other users see and cancel their own requests."""
-LOOKS: Final = ("backends", "log", "metrics", "requests")
+LOOKS: Final = ("backends", "explain", "log", "metrics", "requests")
 """Commands that change nothing: one who looks again and again does not fill the log."""
 NOT_AN_OPERATOR: Final = "allowed for root and the daemon's own user only"
 
@@ -152,6 +153,7 @@ class Commands:
             "backends": self._list_backends,
             "cancel": partial(self._cancel, command, peer),
             "drain": self._drain,
+            "explain": partial(self._explain, command, peer),
             "load": partial(_refused, "load", NOT_AN_OPERATOR),
             "log": self._list_log,
             "metrics": partial(self._metrics_text, peer),
@@ -169,6 +171,11 @@ class Commands:
         metrics = self.metrics
         text = metrics.text() if is_operator(peer) else metrics.text_of(peer.owner)
         return Reply(command="metrics", ok=True, text=text)
+
+    def _explain(self, command: Command, peer: Peer) -> Reply:
+        """Tell operators of all requests, and other users of their own."""
+        owner = None if is_operator(peer) else peer.owner
+        return explain(command, self.in_flight, owner)
 
     def _list_log(self) -> Reply:
         return Reply(command="log", ok=True, lines=self.log_tail.lines())

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import trio
@@ -25,6 +25,10 @@ from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.responses import EmbeddingsFrame, ErrorFrame, Response, TerminalFrame
 
 
+def _ignore(_: float) -> None:
+    pass
+
+
 class PeerGoneError(Exception):
     """Nobody reads the answer: the client disconnected, or was dropped for not reading."""
 
@@ -38,9 +42,10 @@ class ResponseWriter:
         write_timeout_s: seconds for one wait until the client reads.
         output_quota: bounds what is left to be written at the end.
         caller: who asks.
+        on_stall: called with the seconds of each wait until the client reads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # a bound, its quota and who is charged
         self,
         stream: trio.SocketStream,
         request_id: str,
@@ -48,8 +53,10 @@ class ResponseWriter:
         write_timeout_s: float,
         output_quota: OutputQuota,
         caller: Caller,
+        on_stall: Callable[[float], object] = _ignore,
     ) -> None:
         self._stream = stream
+        self._on_stall = on_stall
         self._write_timeout_s = write_timeout_s
         self._output_quota = output_quota
         self._caller = caller
@@ -118,6 +125,7 @@ class ResponseWriter:
             await self._flush_rest()
 
     async def _flush_rest(self) -> None:
+        began = trio.current_time()
         try:
             with trio.fail_after(self._write_timeout_s):
                 while self._unsent or self._queued:
@@ -125,6 +133,8 @@ class ResponseWriter:
                     self._write_now()
         except (trio.TooSlowError, OSError) as error:
             raise PeerGoneError from error
+        finally:
+            self._on_stall(trio.current_time() - began)
 
     async def finish(self) -> None:
         """Write the rest of a complete response.

@@ -305,7 +305,7 @@ class ClientConnection(Generic[R]):
             self.has_sent_request = True
             if context.resolved is None:
                 context.stats.update(request.counts())
-            reply = self._reply(request.id, context.caller)
+            reply = self._reply(request.id, context.caller, context.steps.note_stall)
             if refusal is not None:
                 service = RefusingService(refusal)
                 return await dispatch(service, request, reply, context)
@@ -368,10 +368,16 @@ class ClientConnection(Generic[R]):
         await self._reply("", Caller(self._peer.user)).fail(error)
         return not error.closes_connection
 
-    def _reply(self, request_id: str, caller: Caller) -> ResponseWriter:
+    def _reply(
+        self,
+        request_id: str,
+        caller: Caller,
+        on_stall: Callable[[float], object] = lambda _: None,
+    ) -> ResponseWriter:
         return ResponseWriter(
             self._stream,
             request_id,
+            on_stall=on_stall,
             write_timeout_s=self._deps.limits.write_timeout_s,
             output_quota=self._deps.output_quota,
             caller=caller,

@@ -9,6 +9,7 @@ import trio
 from inferd.backend.caller import NO_CALLER, Caller
 from inferd.engine.one_shot_cancel import OneShotCancel
 from inferd.errors import InferdError
+from inferd.server.queue.notes import QueueNotes
 
 __all__ = ["PausableJob", "Permit"]
 
@@ -57,6 +58,8 @@ class Permit:
         """Seconds that the job was paused for other requests, in total."""
         self.n_pauses = 0
         """Times that other requests took the permit, after the job started or before."""
+        self.notes = QueueNotes()
+        """What is told of its wait afterwards."""
         self._job: PausableJob | None = None
         self._is_pausing = False
         self._paused_at: float | None = None
@@ -94,6 +97,7 @@ class Permit:
         """Change the position, and report it to the client of a paused job."""
         if position != self.position:
             self.position = position
+            self.notes.moved(position)
             self._notify()
             if self._job is not None and self.wants_position:
                 self._job.report_queue_position(position)

@@ -131,6 +131,9 @@ class RequestQueue:
         self.observer.arrived(permit.backend)
         if runs:
             self._grant(permit)
+        else:
+            permit.notes.n_waiting = self._admission.waiting - 1
+            permit.notes.waits(self._admission.holders())
         self._permits[permit.ticket] = permit
         self._on_change()
         try:
@@ -266,6 +269,8 @@ class RequestQueue:
                 permit.ticket, now=now, waits=not permit.is_idle
             )
         )
+        if not (permit.is_granted or permit.is_idle):
+            permit.notes.waits(self._admission.holders())
 
     def _update_positions(self) -> None:
         if any(permit.wants_position for permit in self._permits.values()):

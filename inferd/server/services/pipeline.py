@@ -129,15 +129,18 @@ class Pipeline:
         Cancellation: the job is dropped and its place in the queue freed.
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it was queued
+        context.model = plan.model
         backend = await self._route(plan, context)
-        with self.queue.admitted(
-            _traits_of(plan, context, backend.key),
-            wants_position=reports.on_position is not None,
-            keep_alive_s=plan.keep_alive_s,
-        ) as permit:
-            context.permit = permit
-            context.backend = backend.name
+        with (
+            self.queue.admitted(
+                _traits_of(plan, context, backend.key),
+                wants_position=reports.on_position is not None,
+                keep_alive_s=plan.keep_alive_s,
+            ) as permit,
+            context.queued(permit, backend.name),
+        ):
             await self._wait_loaded(backend, permit, reports.on_loading)
+            context.steps.loaded_at = trio.current_time()
             rendered = await self._render(backend, plan.job, permit)
             async with AsyncExitStack() as prepares:
                 prepare_locks = self._locks_for(rendered)
@@ -148,8 +151,7 @@ class Pipeline:
                     prepared = await prepares.enter_async_context(
                         backend.prepare(self._passed_on(job, plan.via, backend), fds)
                     )
-                context.input_tokens = prepared.input_tokens
-                context.is_estimate = prepared.is_estimate
+                context.prepared(prepared)
                 self.queue.charge_tokens(permit, prepared.input_tokens)
                 if reports.on_position is not None:
                     await _report_positions(permit, reports.on_position)

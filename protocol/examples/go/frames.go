@@ -391,11 +391,14 @@ type AppendLine struct {
 
 // A command from an admin client.
 type Command struct {
-	// `requests`, `metrics`, `backends`, `log`, `cancel`, `load`, `unload`,
-	// `drain` or `reload`.
+	// `requests`, `explain`, `metrics`, `backends`, `log`, `cancel`, `load`,
+	// `unload`, `drain` or `reload`.
 	Command string `json:"command"`
-	// With `cancel`: the id of the request to cancel.
+	// With `cancel`: the id of the request to cancel; with `explain`: of those that are
+	// meant.
 	ID *string `json:"id,omitempty"`
+	// With `explain`: the daemon's own number of the request that is meant.
+	Number *int64 `json:"number,omitempty"`
 	// With `cancel`: for whom the request asks; needed where it asks for a principal.
 	Principal *string `json:"principal,omitempty"`
 	// With `load` and `unload`: name of the backend whose model is meant.
@@ -827,7 +830,13 @@ type Reply struct {
 	// error frames have it.
 	Code     *ErrorCode    `json:"code,omitempty"`
 	Requests []RequestInfo `json:"requests,omitempty"`
-	// With `requests`: number of requests that did not fit the list.
+	// With `explain`: those that wait and run, then those that have ended, the newest
+	// first.
+	Explained []ExplainedRequest `json:"explained,omitempty"`
+	// With `explain`: when the oldest of the ended ones that are kept was received, in
+	// nanoseconds since 1970.
+	SinceNs *int64 `json:"since_ns,omitempty"`
+	// With `requests` and `explain`: number of requests that did not fit the list.
 	Omitted  *int64        `json:"omitted,omitempty"`
 	Backends []BackendInfo `json:"backends,omitempty"`
 	// With `metrics`: the metrics in Prometheus' text format.
@@ -862,6 +871,88 @@ type RequestInfo struct {
 	Position *int64 `json:"position,omitempty"`
 	// Tokens generated so far.
 	OutputTokens int64 `json:"output_tokens"`
+}
+
+// The life of a request that waits, runs or has ended.
+// 
+// What has not happened is missing. Times are of the daemon: they end when an answer is
+// handed to the kernel.
+type ExplainedRequest struct {
+	// The daemon's own number of the request; counts from 1 at its start.
+	Number int64 `json:"number"`
+	// The request's id; a long one is cut off and ends with an ellipsis.
+	ID string `json:"id"`
+	// The caller's user; -1 if the kernel did not report it.
+	Uid int64 `json:"uid"`
+	Pid int64 `json:"pid"`
+	// For whom a gateway's request asks.
+	Principal *string `json:"principal,omitempty"`
+	// File name of the socket that received it.
+	Socket string `json:"socket"`
+	// The name that the request asked for.
+	Model   *string `json:"model,omitempty"`
+	Backend *string `json:"backend,omitempty"`
+	Phase   string  `json:"phase"`
+	// When its line was read, in nanoseconds since 1970.
+	ReceivedNs int64 `json:"received_ns"`
+	// Length of its line.
+	LineBytes int64 `json:"line_bytes"`
+	// With `ended`: the stop reason, an error code or `abandoned`.
+	Outcome *string `json:"outcome,omitempty"`
+	// Milliseconds since it was received; of one that has ended, until then.
+	TotalMs float64 `json:"total_ms"`
+	// Milliseconds until it had a place in the queue: behind others of its connection, and
+	// until its line was decoded.
+	ReadingMs *float64 `json:"reading_ms,omitempty"`
+	// Milliseconds for which it waited until its model was loaded.
+	LoadingMs *float64 `json:"loading_ms,omitempty"`
+	// Milliseconds until its prompt was rendered and counted, with the wait for others'.
+	PreparingMs *float64 `json:"preparing_ms,omitempty"`
+	// Tokens of the prompt, or of all texts.
+	InputTokens *int64 `json:"input_tokens,omitempty"`
+	// Only as `true`: these tokens are estimated.
+	IsEstimate *bool `json:"is_estimate,omitempty"`
+	// How many of these were in the prompt cache.
+	CachedTokens *int64 `json:"cached_tokens,omitempty"`
+	// Why none was.
+	CacheMiss *string `json:"cache_miss,omitempty"`
+	// Milliseconds until it ran, from when it was prepared.
+	WaitingMs *float64 `json:"waiting_ms,omitempty"`
+	// Requests that waited already, if it could not run at once.
+	NWaiting *int64 `json:"n_waiting,omitempty"`
+	// Whose requests ran then, or when it was paused; for operators alone.
+	WaitedFor []PermitHolder `json:"waited_for,omitempty"`
+	// Its positions in the queue, one after the other; where they were computed.
+	Positions []int64 `json:"positions,omitempty"`
+	// Times that others had its place.
+	Pauses   *int64   `json:"pauses,omitempty"`
+	PausedMs *float64 `json:"paused_ms,omitempty"`
+	// Milliseconds from when it ran until it gave its place back, with pauses.
+	RunMs *float64 `json:"run_ms,omitempty"`
+	// Milliseconds from when it ran to its first token.
+	PrefillMs *float64 `json:"prefill_ms,omitempty"`
+	// Milliseconds from when it was received to its first token.
+	FirstTokenMs *float64 `json:"first_token_ms,omitempty"`
+	// Milliseconds from its first token until it gave its place back, with pauses.
+	DecodeMs     *float64 `json:"decode_ms,omitempty"`
+	OutputTokens *int64   `json:"output_tokens,omitempty"`
+	// Of the tokens after the first one.
+	TokensPerSecond *float64 `json:"tokens_per_second,omitempty"`
+	// Milliseconds of audio that it has.
+	AudioMs *float64 `json:"audio_ms,omitempty"`
+	// Times that the client did not read, and its answer waited for that.
+	Stalls    *int64   `json:"stalls,omitempty"`
+	StalledMs *float64 `json:"stalled_ms,omitempty"`
+}
+
+// A user whose requests ran while another request waited.
+type PermitHolder struct {
+	// The user that limits count; -1 for users whom the kernel did not report.
+	Uid int64 `json:"uid"`
+	// For whom a gateway's requests ask.
+	Principal *string `json:"principal,omitempty"`
+	// Its requests that ran.
+	Requests int64 `json:"requests"`
 }
 
 // A configured backend.

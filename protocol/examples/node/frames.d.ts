@@ -387,11 +387,14 @@ export interface AppendLine {
 
 // A command from an admin client.
 export interface Command {
-  // `requests`, `metrics`, `backends`, `log`, `cancel`, `load`, `unload`,
-  // `drain` or `reload`.
+  // `requests`, `explain`, `metrics`, `backends`, `log`, `cancel`, `load`,
+  // `unload`, `drain` or `reload`.
   command: string;
-  // With `cancel`: the id of the request to cancel.
+  // With `cancel`: the id of the request to cancel; with `explain`: of those that are
+  // meant.
   id?: string | null;
+  // With `explain`: the daemon's own number of the request that is meant.
+  number?: number;
   // With `cancel`: for whom the request asks; needed where it asks for a principal.
   principal?: string | null;
   // With `load` and `unload`: name of the backend whose model is meant.
@@ -823,7 +826,13 @@ export interface Reply {
   // error frames have it.
   code?: ErrorCode;
   requests?: RequestInfo[];
-  // With `requests`: number of requests that did not fit the list.
+  // With `explain`: those that wait and run, then those that have ended, the newest
+  // first.
+  explained?: ExplainedRequest[];
+  // With `explain`: when the oldest of the ended ones that are kept was received, in
+  // nanoseconds since 1970.
+  since_ns?: number;
+  // With `requests` and `explain`: number of requests that did not fit the list.
   omitted?: number;
   backends?: BackendInfo[];
   // With `metrics`: the metrics in Prometheus' text format.
@@ -858,6 +867,88 @@ export interface RequestInfo {
   position?: number;
   // Tokens generated so far.
   output_tokens: number;
+}
+
+// The life of a request that waits, runs or has ended.
+// 
+// What has not happened is missing. Times are of the daemon: they end when an answer is
+// handed to the kernel.
+export interface ExplainedRequest {
+  // The daemon's own number of the request; counts from 1 at its start.
+  number: number;
+  // The request's id; a long one is cut off and ends with an ellipsis.
+  id: string;
+  // The caller's user; -1 if the kernel did not report it.
+  uid: number;
+  pid: number;
+  // For whom a gateway's request asks.
+  principal?: string;
+  // File name of the socket that received it.
+  socket: string;
+  // The name that the request asked for.
+  model?: string;
+  backend?: string;
+  phase: "ended" | "queued" | "running";
+  // When its line was read, in nanoseconds since 1970.
+  received_ns: number;
+  // Length of its line.
+  line_bytes: number;
+  // With `ended`: the stop reason, an error code or `abandoned`.
+  outcome?: string;
+  // Milliseconds since it was received; of one that has ended, until then.
+  total_ms: number;
+  // Milliseconds until it had a place in the queue: behind others of its connection, and
+  // until its line was decoded.
+  reading_ms?: number;
+  // Milliseconds for which it waited until its model was loaded.
+  loading_ms?: number;
+  // Milliseconds until its prompt was rendered and counted, with the wait for others'.
+  preparing_ms?: number;
+  // Tokens of the prompt, or of all texts.
+  input_tokens?: number;
+  // Only as `true`: these tokens are estimated.
+  is_estimate?: boolean;
+  // How many of these were in the prompt cache.
+  cached_tokens?: number;
+  // Why none was.
+  cache_miss?: "lost" | "no_prefix" | "no_room" | "off" | "state" | "window";
+  // Milliseconds until it ran, from when it was prepared.
+  waiting_ms?: number;
+  // Requests that waited already, if it could not run at once.
+  n_waiting?: number;
+  // Whose requests ran then, or when it was paused; for operators alone.
+  waited_for?: PermitHolder[];
+  // Its positions in the queue, one after the other; where they were computed.
+  positions?: number[];
+  // Times that others had its place.
+  pauses?: number;
+  paused_ms?: number;
+  // Milliseconds from when it ran until it gave its place back, with pauses.
+  run_ms?: number;
+  // Milliseconds from when it ran to its first token.
+  prefill_ms?: number;
+  // Milliseconds from when it was received to its first token.
+  first_token_ms?: number;
+  // Milliseconds from its first token until it gave its place back, with pauses.
+  decode_ms?: number;
+  output_tokens?: number;
+  // Of the tokens after the first one.
+  tokens_per_second?: number;
+  // Milliseconds of audio that it has.
+  audio_ms?: number;
+  // Times that the client did not read, and its answer waited for that.
+  stalls?: number;
+  stalled_ms?: number;
+}
+
+// A user whose requests ran while another request waited.
+export interface PermitHolder {
+  // The user that limits count; -1 for users whom the kernel did not report.
+  uid: number;
+  // For whom a gateway's requests ask.
+  principal?: string;
+  // Its requests that ran.
+  requests: number;
 }
 
 // A configured backend.

@@ -1,0 +1,1 @@
+"""Commands by which operators see what a daemon does, and what it did."""

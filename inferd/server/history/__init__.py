@@ -1,0 +1,1 @@
+"""The lives of requests: those that have ended are kept for a while, and summed up."""

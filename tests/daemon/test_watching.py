@@ -1,0 +1,46 @@
+"""The commands of docs/watching.md."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.daemon.harness import DaemonProcess, clean_environ, eventually
+
+pytestmark = pytest.mark.slow
+
+ROOT: Final = Path(__file__).parents[2]
+COMMANDS: Final = [
+    line
+    for block in re.findall(
+        r"^```sh\n(.*?)^```$",
+        (ROOT / "docs" / "watching.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    for line in block.splitlines()
+]
+
+
+def test_every_command_of_the_document_runs(shared_daemon: DaemonProcess):
+    shared_daemon.ask(id="r-17")
+    operator = shared_daemon.admin()
+    assert eventually(lambda: operator.order("explain", id="r-17")["ok"])
+    assert len(COMMANDS) == 3
+    for command in COMMANDS:
+        words = command.split()[1:]
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "inferd", *words),
+                "--directory",
+                str(shared_daemon.directory),
+            ],
+            capture_output=True,
+            text=True,
+            env=clean_environ(),
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "r-17" in done.stdout
