@@ -47,6 +47,7 @@ beside  app                                a configuration        the daemon, co
         memory                             what models need       contexts, slots that fit
         backend                            calls of the server    the interface to engines
         chats                              calls of the bridge    chats that are kept
+        installation                       an extra               the command that adds it
 ======  =================================  =====================  ==========================
 
 The daemon imports no model library: each ``worker`` is a process of its own, and so is the

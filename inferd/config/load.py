@@ -11,6 +11,7 @@ from inferd.config.find_model import find_model
 from inferd.config.kinds.registry import DEFAULT, KINDS, KindRegistry, S
 from inferd.config.parse import parse_config
 from inferd.config.settings import Config, ConfigError
+from inferd.installation import command_to_add, missing_module
 from inferd.paths import config_files, model_stores, runtime_directory
 from inferd.trusted_path import open_regular_file
 
@@ -95,8 +96,14 @@ def locate_model(settings: S, kinds: KindRegistry = KINDS) -> S:
     """Replace references to models by the paths, and the SHA-256, of their files.
 
     Raises:
-        ConfigError: there is no such model, its files are missing, or a path cannot be
+        ConfigError: its engine is not installed, there is no such model, its files are missing, or a path cannot be
             expanded.
     """
     find = partial(find_model, stores=model_stores())
-    return kinds.of(settings).locate(settings, find)
+    kind = kinds.of(settings)
+    if kind.extra and (module := missing_module(kind.extra)):
+        raise ConfigError(
+            f"backend {settings.name}: kind {kind.name} needs inferd's extra {kind.extra}, "
+            f"and {module} is not installed; run: {command_to_add(kind.extra)}"
+        )
+    return kind.locate(settings, find)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.installation import command_to_add
 from inferd.memory.available import GroupLimit
 from inferd.memory.plan import mib
 
@@ -39,7 +40,7 @@ LIBRARY_VARIABLE: Final = "LLAMA_CPP_LIB_PATH"
 def reinstall_hint(
     prefix: str = sys.prefix, environ: Mapping[str, str] = os.environ
 ) -> str:
-    """Return the command that brings the native library back that was tested.
+    """Return the command that brings llama.cpp, or the library that was tested.
 
     Args:
         prefix: where Python's packages are.
@@ -47,8 +48,7 @@ def reinstall_hint(
     """
     if environ.get(LIBRARY_VARIABLE):
         return f"unset {LIBRARY_VARIABLE}"
-    is_service = prefix.startswith("/opt/inferd")
-    return "sudo make install" if is_service else "make setup"
+    return command_to_add("llama", prefix)
 
 
 class Limits(NamedTuple):

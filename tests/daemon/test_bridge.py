@@ -442,5 +442,5 @@ def test_a_missing_extra_is_one_line_with_what_to_type(daemon, tmp_path):
         check=False,
     )
     assert failed.returncode == 2
-    assert "inferd[bridge]" in failed.stderr
+    assert "hint: make setup" in failed.stderr
     assert "Traceback" not in failed.stderr

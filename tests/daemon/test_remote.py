@@ -349,6 +349,5 @@ def test_an_extra_that_is_missing_is_told_at_the_start(
         {"backend": [remote(engine)]}, environ={"PYTHONPATH": str(short_dir)}
     )
     assert daemon.refusal() == (
-        "error: backend far: kind openai needs the package httpcore2: "
-        "pip install 'inferd[remote]'; in a checkout: make setup"
+        "error: backend far: kind openai needs the package httpcore2: make setup"
     )

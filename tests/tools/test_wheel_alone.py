@@ -1,4 +1,4 @@
-"""The project's own wheel in an empty environment, as a user of the client installs it."""
+"""The project's own wheel and sources: how they are built, and what a user installs."""
 
 import hashlib
 import os
@@ -20,6 +20,7 @@ from tools.packages import (
     pip,
     requirements_file,
 )
+from tools.programs import program_environ, program_python
 from tools.wheel import say
 
 pytestmark = [pytest.mark.slow, pytest.mark.short_version]
@@ -40,6 +41,26 @@ except NoDaemonError as error:
     print("told:", error)
 sys.exit(f"an extra is installed: {{found}}" if found else 0)
 """
+
+
+def build(source: Path, kinds: str, target: Path) -> dict[str, Path]:
+    """Build a wheel, sources or both with the pinned hatchling; give them by their ends."""
+    words = [word for kind in kinds.split() for word in ("-t", kind)]
+    subprocess.run(
+        [program_python("packages"), "-m", "hatchling", "build", *words, "-d", target],
+        cwd=source,
+        env={**program_environ(), "SOURCE_DATE_EPOCH": "1700000000"},
+        check=True,
+        capture_output=True,
+        timeout=COMMAND_S,
+    )
+    return {path.suffix: path for path in target.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What would be uploaded to a registry, by the ends of the names."""
+    return build(ROOT, "sdist wheel", tmp_path_factory.mktemp("packages"))
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +128,44 @@ def test_the_client_and_the_command_run_with_nothing_else_installed(environment:
     program = PROGRAM.format(extras=NEEDS_AN_EXTRA)
     assert "told: " in run(environment, "python", "-I", "-W", "error", "-c", program)
     assert run(environment, "inferd", "--version").startswith("inferd ")
+
+
+def test_serve_says_which_extra_to_add_and_the_command_for_it(environment: Path):
+    python = environment / "bin" / "python"
+    served = subprocess.run(
+        [environment / "bin" / "inferd", "serve"],
+        env={"HOME": str(environment), "XDG_RUNTIME_DIR": str(environment)},
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+        check=False,
+    )
+    assert served.returncode == 2
+    error = served.stderr.splitlines()[-1]
+    assert error == (
+        "error: backend chat: kind llamacpp needs inferd's extra llama, and llama_cpp is "
+        f"not installed; run: {python} -m pip install 'inferd[llama]'"
+    )
+
+
+def test_registries_and_checkers_find_nothing_wrong(packages: dict[str, Path]):
+    programs = program_python("packages").parent
+    files = list(packages.values())
+    for words in (
+        [programs / "twine", "check", "--strict", *files],
+        [programs / "check-wheel-contents", packages[".whl"]],
+    ):
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "WARN" not in done.stdout.upper()
+
+
+def test_the_sources_build_the_same_wheel_and_two_builds_the_same_bytes(
+    packages: dict[str, Path], tmp_path: Path
+):
+    subprocess.run(["tar", "-xzf", packages[".gz"], "-C", tmp_path], check=True)
+    [source] = tmp_path.iterdir()
+    again = build(source, "wheel", tmp_path / "again")
+    assert again[".whl"].read_bytes() == packages[".whl"].read_bytes()
+    sources = build(ROOT, "sdist", tmp_path / "sources")
+    assert sources[".gz"].read_bytes() == packages[".gz"].read_bytes()

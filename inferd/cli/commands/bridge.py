@@ -22,6 +22,7 @@ from inferd.cli.console import EXIT_OK, CommandError
 from inferd.cli.models.pull import add_connection_arguments
 from inferd.config.load import load_config
 from inferd.config.settings import Config, ConfigError
+from inferd.installation import command_to_add
 from inferd.terminal import print_line, print_text
 
 HAS_COMMANDS: Final = True
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise CommandError(
             f"inferd bridge needs the package {error.name}",
-            "pip install 'inferd[bridge]'; in a checkout: make setup",
+            command_to_add("bridge"),
         ) from error
     configured = config.listen.directory
     directory = arguments.directory or (Path(configured) if configured else None)

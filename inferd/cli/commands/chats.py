@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.config.load import load_config
 from inferd.config.settings import ConfigError
+from inferd.installation import command_to_add
 from inferd.paths import state_directory
 from inferd.terminal import print_line
 
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise CommandError(
             f"inferd chats needs the package {error.name}",
-            "pip install 'inferd[bridge]'; in a checkout: make setup",
+            command_to_add("bridge"),
         ) from error
     try:
         configured = load_config(getattr(arguments, "config", None)).chats.database

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from inferd.cli.console import CommandError
 from inferd.fleet.drained import drained_names
 from inferd.fleet.file import Fleet, FleetError, read_fleet
+from inferd.installation import command_to_add
 
 if TYPE_CHECKING:
     from inferd.fleet.probe import MemberState
@@ -53,6 +54,6 @@ def ask_members(fleet: Fleet) -> "Sequence[MemberState]":
     except ModuleNotFoundError as error:
         raise CommandError(
             f"inferd fleet needs the package {error.name}",
-            "pip install 'inferd[fleet]'; in a checkout: make setup",
+            command_to_add("fleet"),
         ) from error
     return trio.run(probe_fleet, fleet, drained_names(fleet))

@@ -12,6 +12,7 @@ from inferd.cli.console import CommandError
 from inferd.cli.fleet import fleet_of
 from inferd.fleet.drained import changing_drained
 from inferd.fleet.entry import smg_arguments
+from inferd.installation import command_to_add
 from inferd.terminal import print_stderr
 
 CONTROL_KEY_BYTES: Final = 32
@@ -50,6 +51,6 @@ def _smg() -> str:
     if found is None:
         raise CommandError(
             "smg is not installed",
-            "pip install 'inferd[fleet]'; in a checkout: make setup",
+            command_to_add("fleet"),
         )
     return found

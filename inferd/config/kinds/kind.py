@@ -115,6 +115,8 @@ class BackendKind(Generic[S_co]):
     settings: type[S_co]
     """The table of the configuration; its tag is the kind's name."""
     served_by: InWorker[S_co] | InDaemon
+    extra: str | None
+    """The extra of inferd that it needs; see ``inferd.installation``."""
     doctor: DoctorPolicy[S_co]
     file_format: FileFormat | None
     """The format of its model files, if it has any."""

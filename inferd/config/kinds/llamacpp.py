@@ -315,6 +315,7 @@ LLAMACPP: Final = BackendKind(
         memory=demands_memory,
         credential=no_credential,
     ),
+    extra="llama",
     doctor=DoctorPolicy(
         files=_files, without_hashes=_without_hashes, needs=["packages"]
     ),

@@ -72,6 +72,7 @@ MOCK: Final = BackendKind(
         memory=_memory,
         credential=no_credential,
     ),
+    extra=None,
     doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
     file_format=None,
     contradiction=no_contradiction,

@@ -175,6 +175,7 @@ def remote_kind(
             memory=takes_no_memory,
             credential=credential_of,
         ),
+        extra=None,  # what asks them is installed in any case
         doctor=DoctorPolicy(files=no_files, without_hashes=_unchanged, needs=[]),
         file_format=None,
         contradiction=contradiction,

@@ -73,6 +73,7 @@ WHISPERCPP: Final = BackendKind(
         memory=demands_memory,
         credential=no_credential,
     ),
+    extra="whisper",
     doctor=DoctorPolicy(
         files=_files, without_hashes=_without_hashes, needs=["packages"]
     ),

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from inferd.installation import command_to_add
 from inferd.models.pull.messages import Failure, FailureCode
 
 AGAIN: Final = "type the same command again: it goes on where it stopped"
@@ -84,7 +85,7 @@ _TEXTS: Final[dict[FailureCode, tuple[str, str]]] = {
     "invalid": ("{host} sends what is not a valid response: {detail}", ""),
     "not_installed": (
         "downloads need packages that are not installed: {detail}",
-        "pip install httpx2 huggingface_hub, or in a checkout: make setup",
+        command_to_add("models"),
     ),
 }
 

@@ -18,6 +18,7 @@ from inferd.config.kinds.kind import BackendKind, InWorker
 from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.kinds.remote_address import RemoteAddress, parse_address
 from inferd.config.kinds.remote_limits import MAX_KEY_BYTES
+from inferd.installation import command_to_add
 from inferd.ipc.encoding import decode_settings
 from inferd.ipc.worker import Loaded, LoadFailed, Loading, ReceivedLoad
 from inferd.sandbox.network import has_network
@@ -210,7 +211,7 @@ def _import_http(kind: BackendKind[S]) -> _Http:
         )
     except ModuleNotFoundError as error:
         text = f"kind {kind.name} needs the package {error.name}"
-        command = "pip install 'inferd[remote]'; in a checkout: make setup"
+        command = command_to_add("remote")
         raise LoadError(text, f"{text}: {command}") from error
     return _Http(service, exchange, sockets, trial)
 

@@ -51,6 +51,7 @@ def _same_echo(settings: EchoSettings) -> EchoSettings:
 ECHO: Final = BackendKind(
     settings=EchoSettings,
     served_by=InDaemon(module="tests.fakes.kinds.echo"),
+    extra=None,
     doctor=DoctorPolicy(files=no_files, without_hashes=_same_echo, needs=[]),
     file_format=None,
     contradiction=no_contradiction,
@@ -105,6 +106,7 @@ SHOUT: Final = BackendKind(
         memory=demands_memory,
         credential=no_credential,
     ),
+    extra=None,
     doctor=DoctorPolicy(files=_files, without_hashes=_without_hashes, needs=["python"]),
     file_format=FileFormat(b"loud", "text"),
     contradiction=_contradiction,

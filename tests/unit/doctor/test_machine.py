@@ -184,7 +184,11 @@ def test_a_control_group_that_leaves_nothing_is_told_with_the_reserve():
 
 @pytest.mark.parametrize(
     ("prefix", "hint"),
-    [("/opt/inferd/releases/0-1", "sudo make install"), ("/x/.venv", "make setup")],
+    [
+        ("/opt/inferd/releases/0-1", "sudo make install"),
+        ("/usr/lib/inferd", "sudo apt install --reinstall inferd"),
+        ("/x/.venv", "make setup"),
+    ],
 )
 def test_packages_come_back_as_they_came(prefix, hint):
     assert reinstall_hint(prefix, {}) == hint
