@@ -4,7 +4,7 @@
 models into the machine's store; it checks all files, then switches the link /opt/inferd/current to it
 and restarts the service. `make rollback` switches to the previous version, `make verify`
 compares the installed files with their digests. Units go to /etc/systemd, a link to
-/usr/local/bin. `make uninstall` removes these; /etc/inferd, the log and the user stay.
+/usr/local/bin, manual pages and completions to /usr/local/share. `make uninstall` removes these; /etc/inferd, the log and the user stay.
 
 This runs the checkout as root, so anyone who may write to it decides what root runs and
 installs. No other file that another user may write to is run or trusted: sources are copied
@@ -75,7 +75,7 @@ EXTRAS: Final = (
     "postgresql",
 )
 SOURCES: Final = (
-    *("inferd", "systemd", "constraints.txt", "pyproject.toml"),
+    *("inferd", "share", "systemd", "constraints.txt", "pyproject.toml"),
     *("README.md", "LICENSE", "CHANGELOG.md"),
 )
 """Paths of a checkout that are installed or needed for building."""
@@ -258,12 +258,12 @@ def put_in_use(releases: Releases, release: Path) -> bool:
 def is_up(releases: Releases, release: Path, services: list[str]) -> bool:
     """Switch to a release and its units; tell whether the service started."""
     before = releases.named(CURRENT)
-    units = release / "share" / "systemd"
+    share = release / "share"
     releases.switch(release)
     try:
         if before is not None:
-            remove_placed(placed(before / "share" / "systemd").keys() - placed(units))
-        place_files(units, releases.prefix)
+            remove_placed(placed(before / "share").keys() - placed(share))
+        place_files(share, releases.prefix)
     except (UntrustedError, OSError, subprocess.SubprocessError) as error:
         say(f"error: {error}")
         return False
@@ -324,7 +324,7 @@ def uninstall() -> int:
     if PREFIX.exists():
         os.close(open_directory(PREFIX))
     remove_units()
-    remove_placed(placed(PREFIX / CURRENT / "share" / "systemd"))
+    remove_placed(placed(PREFIX / CURRENT / "share"))
     if LINK.is_symlink():
         LINK.unlink()
     reload_systemd()

@@ -10,6 +10,9 @@ protocol/examples/      the same: frames.d.ts in node/, frames.go in go/
 docs/configuration.md   the tables of inferd.config and the places of inferd.paths
 docs/bridge-*.md        the tables of fields of inferd.bridge's APIs
 docs/metrics.md         the metrics of a daemon, in inferd.server.telemetry and gauges
+share/man/man1/*.1      the parsers of inferd.cli, a page for each command
+share/man/man5/*.5      the tables of inferd.config
+share/*/...             completions for bash, zsh and fish, from the same parsers
 systemd/**/*.socket     the surfaces of inferd.surfaces
 systemd/**/*.service    the same, in the lists of sockets; the rest is written by hand
 ======================  ===========================================================
@@ -23,8 +26,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tools.documents.bridge import api_references
+from tools.documents.completions import completions
 from tools.documents.decisions import adr_index
 from tools.documents.failures import error_table
+from tools.documents.manual import manual_pages
 from tools.documents.markdown import UnreadableError
 from tools.documents.metrics import metric_list
 from tools.documents.protocol_types import go, typescript
@@ -46,7 +51,11 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     stale = [path for path, text in wanted.items() if read(path) != text]
-    there = (*schemas_in(ROOT), *units_in(ROOT / "systemd"))
+    there = (
+        *schemas_in(ROOT),
+        *units_in(ROOT / "systemd"),
+        *files_in(ROOT / "share"),
+    )
     orphans = [path for path in there if path not in wanted]
     if not check:
         write({path: wanted[path] for path in stale}, orphans)
@@ -74,6 +83,10 @@ def generated(root: Path) -> dict[Path, str]:
         },
         root / "protocol" / "examples" / "node" / "frames.d.ts": typescript(),
         root / "protocol" / "examples" / "go" / "frames.go": go(),
+        **{
+            root / "share" / "man" / name: text for name, text in manual_pages().items()
+        },
+        **{root / "share" / name: text for name, text in completions().items()},
         **unit_texts(root / "systemd"),
     }
 
@@ -81,6 +94,11 @@ def generated(root: Path) -> dict[Path, str]:
 def schemas_in(root: Path) -> list[Path]:
     """List the schema files that there are."""
     return sorted((root / "protocol" / "schema").glob("*.json"))
+
+
+def files_in(directory: Path) -> list[Path]:
+    """List the files below a directory whose files are all generated."""
+    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def read(path: Path) -> str | None:

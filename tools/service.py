@@ -1,4 +1,4 @@
-"""Files of a release in the system's directories: units, a user, a link."""
+"""Files of a release in the system's directories: units, a user, a link, manual pages."""
 
 import os
 import subprocess
@@ -14,6 +14,10 @@ from tools.wheel import say
 LINK = Path("/usr/local/bin/inferd")
 SYSTEM_UNITS = Path("/etc/systemd/system")
 USER_UNITS = Path("/etc/systemd/user")
+DOCUMENTS = Path("/usr/local/share")
+"""Where the shells look for completions, and `man` for pages, of what is in /usr/local/bin."""
+DOCUMENTED: Final = ("man", "bash-completion", "zsh", "fish")
+"""Directories of them in the directory `share` of a release."""
 SYSUSERS = Path("/etc/sysusers.d/inferd.conf")
 STATE = Path("/var/lib/inferd")
 """Root's directory with that of the service's state and the machine's model store."""
@@ -29,12 +33,27 @@ SERVICES: Final = (
 )
 
 
-def placed(sources: Path) -> dict[Path, Path]:
-    """Map destinations of units to their sources.
+def placed(share: Path) -> dict[Path, Path]:
+    """Map destinations of units, manual pages and completions to their sources.
 
     Args:
-        sources: the directory `systemd` of a release.
+        share: that directory of a release; one of an older version has units alone.
     """
+    return {**placed_units(share / "systemd"), **placed_documents(share)}
+
+
+def placed_documents(share: Path) -> dict[Path, Path]:
+    """Map destinations of manual pages and completions to their sources."""
+    return {
+        DOCUMENTS / path.relative_to(share): path
+        for name in DOCUMENTED
+        for path in (share / name).rglob("*")
+        if path.is_file()
+    }
+
+
+def placed_units(sources: Path) -> dict[Path, Path]:
+    """Map destinations of units, and of the list of users, to their sources."""
     files = {SYSUSERS: sources / "inferd.sysusers"}
     for directory, units in ((SYSTEM_UNITS, sources), (USER_UNITS, sources / "user")):
         for pattern in UNITS:
@@ -42,9 +61,14 @@ def placed(sources: Path) -> dict[Path, Path]:
     return files
 
 
-def place_files(sources: Path, prefix: Path) -> None:
-    """Copy the units, make the user, link the command."""
-    for target, source in placed(sources).items():
+def place_files(share: Path, prefix: Path) -> None:
+    """Copy the units, make the user, link the command; copy what documents it.
+
+    Args:
+        share: that directory of a release.
+        prefix: of all releases.
+    """
+    for target, source in placed_units(share / "systemd").items():
         place(source, target)
     subprocess.run(["systemd-sysusers", str(SYSUSERS)], check=True)
     take_state_directory(STATE)
@@ -54,7 +78,18 @@ def place_files(sources: Path, prefix: Path) -> None:
         os.close(directory)
     except UntrustedError as error:
         say(f"note: no link in {LINK.parent}: {error}")
+    place_documents(share)
     reload_systemd()
+
+
+def place_documents(share: Path) -> None:
+    """Copy manual pages and completions, unless others may change where they belong."""
+    for target, source in placed_documents(share).items():
+        try:
+            place(source, target)
+        except UntrustedError as error:
+            say(f"note: no manual pages and completions in {DOCUMENTS}: {error}")
+            return
 
 
 def take_state_directory(path: Path) -> None:

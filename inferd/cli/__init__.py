@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
+from types import ModuleType
 from typing import Final
 
 from inferd import __version__
@@ -103,7 +104,31 @@ def _exit_code(
     return fail(failure)
 
 
+def whole_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands, for manual pages and completions.
+
+    It imports the modules of all commands.
+    """
+    parser = _top_parser()
+    _add_commands(parser, "inferd.cli.commands", COMMANDS)
+    return parser
+
+
+def _add_commands(
+    parser: argparse.ArgumentParser, package: str, commands: Mapping[str, str]
+) -> None:
+    for name, command in _name_commands(parser, commands).items():
+        if name in GROUPS:
+            _add_commands(command, *GROUPS[name])
+        else:
+            _add_arguments(command, package, name)
+
+
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    return _parse_command(_top_parser(), "inferd.cli.commands", COMMANDS, argv)
+
+
+def _top_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="inferd",
         description="A local inference daemon on Unix sockets.",
@@ -111,7 +136,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "answer that was cancelled; 130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"inferd {__version__}")
-    return _parse_command(parser, "inferd.cli.commands", COMMANDS, argv)
+    return parser
 
 
 def _parse_command(
@@ -121,23 +146,38 @@ def _parse_command(
     argv: Sequence[str],
 ) -> argparse.Namespace:
     """Parse the arguments of one of a package's commands; import only that one."""
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    parsers = {
-        name: subparsers.add_parser(name, help=text, description=text)
-        for name, text in commands.items()
-    }
+    parsers = _name_commands(parser, commands)
     if not argv or argv[0] not in commands:
         return parser.parse_args(argv)  # help, the version, or an error
     name, command = argv[0], parsers[argv[0]]
     if name in GROUPS:
         return _parse_command(command, *GROUPS[name], argv[1:])
-    if add_shared := getattr(import_module(package), "add_shared_arguments", None):
-        add_shared(command)
-    package = ELSEWHERE.get(name, package)
-    module = import_module(f"{package}.{name}{'_' if iskeyword(name) else ''}")
-    module.add_arguments(command)
+    module = _add_arguments(command, package, name)
     command.set_defaults(run=module.run)
     if "--" in argv or getattr(module, "HAS_COMMANDS", False):
         # parse_intermixed_args loses the arguments after -- and takes no commands
         return command.parse_args(argv[1:])
     return command.parse_intermixed_args(argv[1:])  # positionals between options
+
+
+def _name_commands(
+    parser: argparse.ArgumentParser, commands: Mapping[str, str]
+) -> dict[str, argparse.ArgumentParser]:
+    """Add the commands, still without arguments, by their names."""
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    return {
+        name: subparsers.add_parser(name, help=text, description=text)
+        for name, text in commands.items()
+    }
+
+
+def _add_arguments(
+    command: argparse.ArgumentParser, package: str, name: str
+) -> ModuleType:
+    """Import the module of a command, and add its arguments."""
+    if add_shared := getattr(import_module(package), "add_shared_arguments", None):
+        add_shared(command)
+    package = ELSEWHERE.get(name, package)
+    module = import_module(f"{package}.{name}{'_' if iskeyword(name) else ''}")
+    module.add_arguments(command)
+    return module

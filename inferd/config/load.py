@@ -96,8 +96,8 @@ def locate_model(settings: S, kinds: KindRegistry = KINDS) -> S:
     """Replace references to models by the paths, and the SHA-256, of their files.
 
     Raises:
-        ConfigError: its engine is not installed, there is no such model, its files are missing, or a path cannot be
-            expanded.
+        ConfigError: its engine is not installed, there is no such model, its files are
+            missing, or a path cannot be expanded.
     """
     find = partial(find_model, stores=model_stores())
     kind = kinds.of(settings)

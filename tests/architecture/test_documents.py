@@ -58,7 +58,9 @@ FROM_CODE = {
     name: cache(getattr(regenerate, name))
     for name in (
         "api_references",
+        "completions",
         "error_table",
+        "manual_pages",
         "metric_list",
         "schema_text",
         "settings_reference",
@@ -70,7 +72,7 @@ FROM_CODE = {
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     """A copy of all that is generated and of what that follows from."""
-    for name in ("adr", "protocol", "docs", "systemd"):
+    for name in ("adr", "protocol", "docs", "share", "systemd"):
         shutil.copytree(ROOT / name, tmp_path / name)
     monkeypatch.setattr(regenerate, "ROOT", tmp_path)
     for name, function in FROM_CODE.items():

@@ -173,6 +173,7 @@ def place_release(root: Path, number: int) -> None:
     command.chmod(0o755)
     shutil.copytree(ROOT / "systemd", release / "share" / "systemd")
     shutil.copy(ROOT / "README.md", release / "share")
+    shutil.copytree(ROOT / "share", release / "share", dirs_exist_ok=True)
     seal(release)
 
 

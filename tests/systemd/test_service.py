@@ -176,11 +176,15 @@ def test_a_byte_that_was_changed_is_told(service):
 
 
 def test_uninstalling_leaves_what_is_the_operator_s_and_says_so(service):
+    page = "/usr/local/share/man/man1/inferd-serve.1"
+    service.run("test", "-f", page)
     said = make(service, "uninstall")
     assert "still there: /etc/inferd, /var/lib/inferd, /var/log/inferd" in said
     gone = (
         "/opt/inferd",
         "/usr/local/bin/inferd",
+        page,
+        "/usr/local/share/zsh/site-functions/_inferd",
         "/etc/systemd/system/inferd.service",
     )
     for path in gone:

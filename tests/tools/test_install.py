@@ -1,4 +1,4 @@
-"""What `make install` does with models."""
+"""What `make install` does with models, and where it puts what documents them."""
 
 import subprocess
 from pathlib import Path
@@ -7,8 +7,9 @@ import pytest
 
 from inferd.models.embedded import EMBEDDED_MODELS
 from tools import install
+from tools.packages import ROOT
 from tools.releases import STORED_LISTED
-from tools.service import STATE
+from tools.service import DOCUMENTS, STATE, placed
 
 RECORDER = """#!/bin/sh
 printf '%s\\n' "$@" > "$(dirname "$0")/asked"
@@ -44,3 +45,15 @@ def test_a_release_whose_models_cannot_be_had_is_not_complete(release):
     with pytest.raises(subprocess.CalledProcessError):
         install.bring_models(release)
     assert not (release / STORED_LISTED).exists()
+
+
+def test_pages_and_completions_go_where_they_are_looked_for(tmp_path):
+    (tmp_path / "systemd").symlink_to(ROOT / "systemd")
+    assert not [path for path in placed(tmp_path) if path.is_relative_to(DOCUMENTS)]
+    for name in ("man", "zsh", "fish", "bash-completion"):
+        (tmp_path / name).symlink_to(ROOT / "share" / name)
+    files = placed(tmp_path)
+    for name in ("man/man1/inferd-serve.1", "zsh/site-functions/_inferd"):
+        assert (
+            files[DOCUMENTS / name].read_bytes() == (ROOT / "share" / name).read_bytes()
+        )

@@ -150,10 +150,10 @@ def test_serve_says_which_extra_to_add_and_the_command_for_it(environment: Path)
 
 def test_registries_and_checkers_find_nothing_wrong(packages: dict[str, Path]):
     programs = program_python("packages").parent
-    files = list(packages.values())
+    files = list(map(str, packages.values()))
     for words in (
-        [programs / "twine", "check", "--strict", *files],
-        [programs / "check-wheel-contents", packages[".whl"]],
+        [str(programs / "twine"), "check", "--strict", *files],
+        [str(programs / "check-wheel-contents"), str(packages[".whl"])],
     ):
         done = subprocess.run(words, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.load import locate_model
 from inferd.config.settings import ConfigError
@@ -52,7 +53,7 @@ def test_a_kind_without_its_engine_is_refused_before_its_model_is_looked_for(
     without, tmp_path
 ):
     without("llama_cpp")
-    backend = type(KINDS.default)(name="chat", model=str(tmp_path / "none.gguf"))
+    backend = LlamaCppSettings(name="chat", model=str(tmp_path / "none.gguf"))
     with pytest.raises(ConfigError) as refused:
         locate_model(backend)
     assert str(refused.value) == (
