@@ -7,8 +7,8 @@ from xdist.scheduler import (  # type: ignore[import-untyped]
     LoadScopeScheduling,
 )
 
-TOGETHER: Final = {"attack", "systemd"}
-"""Folders whose tests share users, paths or a container: one runs after another."""
+TOGETHER: Final = {"attack", "documents", "systemd"}
+"""Folders whose tests share users, paths, a container or a daemon: one runs after another."""
 
 
 class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types

@@ -343,8 +343,10 @@ def test_paths_in_the_recipes_of_contributing_exist():
     ("table", "keys"),
     [("admission", RELOADABLE_ADMISSION), ("limits", RELOADABLE_LIMITS)],
 )
-def test_the_readme_lists_the_settings_that_a_reload_applies(table, keys):
-    _, _, section = (ROOT / "README.md").read_text().partition("a reload applies |")
+def test_the_settings_that_a_reload_applies_are_listed(table, keys):
+    _, _, section = (
+        (ROOT / "docs/operating.md").read_text().partition("a reload applies |")
+    )
     [row] = re.findall(rf"^\| `\[{table}\]` \| (.+) \|$", section, re.MULTILINE)
     assert re.findall(r"`(\w+)`", row) == [*keys]
 

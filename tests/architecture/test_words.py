@@ -40,7 +40,7 @@ SUBTITLES = (
     "inferd/client/transcripts.py",
     "inferd/cli/transcription/",
     "inferd/cli/commands/transcribe.py",
-    "README.md",
+    "docs/speech.md",
     "tests/model/test_commands.py",
     "tests/unit/client/test_transcripts.py",
 )

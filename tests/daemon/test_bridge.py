@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import re
 import signal
 import socket
 import struct
@@ -12,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -22,10 +20,10 @@ import trio
 from tests.daemon.bridge import BRIDGE, BridgeProcess, bridge_to, command, no_requests
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import PATIENCE_S, DaemonProcess, MakeDaemon, eventually, mock
+from tests.documents.pages import commands
 
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 HI: Any = [{"role": "user", "content": "hi"}]
 WEATHER: Any = {
     "type": "function",
@@ -278,12 +276,10 @@ def test_a_unix_socket_is_served_as_well(daemon, bridge):
     assert not path.exists()
 
 
-def test_the_commands_of_the_readme_work(daemon, bridge):
-    lines = re.findall(
-        r"^(?:curl --silent|\.venv/bin/inferd bridge).*$", README, re.MULTILINE
-    )
-    serve, ask, add = lines
-    assert serve == ".venv/bin/inferd bridge"
+def test_the_commands_of_its_page_work(daemon, bridge):
+    lines = commands("docs/bridge.md")
+    serve, ask, _, add, *_ = lines
+    assert serve == "inferd bridge"
     ask = ask.replace("http://127.0.0.1:8313", bridge.address).replace(
         '"chat"', '"hello"'
     )

@@ -1,9 +1,7 @@
 """The bridge, its helper and a daemon, each a process: who may have what done."""
 
 import os
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -11,13 +9,13 @@ import pytest
 from tests.daemon.bridge import BridgeProcess, bridge_to, command, helper_of
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, mock
+from tests.documents.pages import texts
 from tests.unit.models.store.stores import add_model, open_store
 
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-[ALLOWED] = re.findall(r"```toml\n(\[bridge_helper\].*?)```", README, re.DOTALL)
-"""What the README allows the helper."""
+[ALLOWED] = texts("docs/bridge.md", "toml")
+"""What the page allows the helper."""
 
 
 @pytest.fixture(scope="module")

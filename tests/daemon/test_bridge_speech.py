@@ -1,7 +1,6 @@
 """Recordings in front of a daemon: OpenAI's own client, and requests of whisper.cpp's."""
 
 import json
-import re
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -15,11 +14,11 @@ import trio
 from tests.daemon.bridge import BridgeProcess, bridge_to, no_requests
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import PATIENCE_S, DaemonProcess, mock
+from tests.documents.pages import command
 from tests.fakes.recordings import transcode, write_sound
 
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 TOKENS = [" one", " two.", " three"]
 """Of a second of sound each."""
 LEAVES_GENERATORS = pytest.mark.filterwarnings(
@@ -163,10 +162,8 @@ async def test_a_hang_up_ends_the_transcription(daemon, bridge, sound):
     assert no_requests(daemon)
 
 
-def test_the_command_of_the_readme_transcribes(bridge, sound):
-    [line] = re.findall(
-        r"^curl http://127.0.0.1:8313/v1/audio/.*$", README, re.MULTILINE
-    )
+def test_the_command_of_its_page_transcribes(bridge, sound):
+    line = command("docs/bridge.md", "/v1/audio/transcriptions")
     line = line.replace("http://127.0.0.1:8313", bridge.address)
     line = line.replace("talk.mp3", shlex.quote(str(sound)))
     found = subprocess.run(line, shell=True, capture_output=True, check=True)  # noqa: S602

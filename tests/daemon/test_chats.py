@@ -8,7 +8,6 @@ import tomllib
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,6 +18,7 @@ from tests.daemon.bridge import BridgeProcess, bridge_to, command
 from tests.daemon.configuration import mock, to_toml
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import PATIENCE_S, DaemonProcess, clean_environ
+from tests.documents.pages import commands
 from tests.media_files import png_file, wav_file
 
 pytestmark = pytest.mark.slow
@@ -28,8 +28,7 @@ WORDS = [f"word{number} " for number in range(40)]
 
 
 ADDRESS = "http://127.0.0.1:8313"
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "chats.md").read_text()
-COMMANDS = re.findall(r"^\$ (curl .*)$", DOCUMENT, re.MULTILINE)
+COMMANDS = [line for line in commands("docs/chats.md") if line.startswith("curl ")]
 
 
 @pytest.fixture(scope="module")

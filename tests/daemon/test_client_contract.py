@@ -1,6 +1,5 @@
 """The contract's engine against a real daemon."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from inferd.client.contract import (
 )
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, eventually, mock
+from tests.documents.pages import texts
 
 pytestmark = pytest.mark.slow
 
@@ -166,6 +166,5 @@ def test_the_snippet_of_the_documentation_runs(daemon: DaemonProcess, monkeypatc
     monkeypatch.setattr(
         "inferd.client.discovery.client_directories", lambda: [daemon.directory]
     )
-    text = (ROOT / "docs" / "python-contract.md").read_text()
-    [snippet] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    [snippet] = texts("docs/python-contract.md", "python")
     exec(compile(snippet, "snippet", "exec"), {"__name__": "snippet"})  # noqa: S102  # ours

@@ -32,6 +32,7 @@ from inferd.client.core.bridge_calls import wav_of
 from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, generate, mock
+from tests.documents.pages import texts
 from tests.fakes.remote_engine import DONE, HEAD, chunk, sends, serving
 
 pytestmark = pytest.mark.slow
@@ -176,15 +177,10 @@ def run_snippet(
     return run
 
 
-def _snippets(page: str) -> list[str]:
-    text = (ROOT / "docs" / page).read_text()
-    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
 def test_the_programs_of_the_first_page_do_what_they_say(
     run_snippet: Callable[[str], str],
 ):
-    snippets = _snippets("python.md")
+    snippets = texts("docs/python.md", "python")
     text = (ROOT / "docs" / "python.md").read_text()
     told = re.findall(r"^\| \[(.*)\]\(#.*\) \| (\d+) \|$", text, re.MULTILINE)
     lines = [sum(bool(line) for line in each.splitlines()) for each in snippets]
@@ -201,7 +197,7 @@ def test_the_programs_of_the_first_page_do_what_they_say(
 
 
 def test_the_snippets_with_callbacks_run(run_snippet: Callable[[str], str]):
-    snippets = _snippets("python-callbacks.md")
+    snippets = texts("docs/python-callbacks.md", "python")
     assert len(snippets) == 2
     for snippet in snippets:
         run_snippet(snippet)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.daemon.fleet import SMG_S, BridgeFleet, add_token, chat, fleet_of, head
 from tests.daemon.harness import eventually
+from tests.documents.pages import commands
 
 pytestmark = [pytest.mark.slow, pytest.mark.short_version]
 N_MEMBERS = 3
@@ -66,6 +67,16 @@ def test_the_commands_tell_how_members_are_and_what_is_wrong(fleet, tmp_path):
         assert fleet.run("drain", "m1").stderr.startswith("error: no other member")
     finally:
         fleet.file = kept
+
+
+def test_the_commands_of_the_page_work(fleet):
+    lines = commands("docs/fleet.md")
+    words = [each.replace("east", "m0").split() for each in lines]
+    typed = [each[2:] for each in words if each[:2] == ["inferd", "fleet"]]
+    assert typed[:2] == [["serve"], ["write"]]  # smg and haproxy are started below
+    for each in typed[1:]:
+        done = fleet.run(*each)
+        assert done.returncode == 0, done.stderr
 
 
 def test_smg_keeps_conversations_in_place_and_callers_apart(fleet):

@@ -20,21 +20,14 @@ from tests.daemon.harness import (
     eventually,
     mock,
 )
+from tests.documents.pages import commands
 from tests.fakes.recordings import write_sound
 
 pytestmark = pytest.mark.slow
 
 ROOT: Final = Path(__file__).parents[2]
 INFERD: Final = f"{sys.executable} -m inferd"
-COMMANDS: Final = [
-    line
-    for block in re.findall(
-        r"^```sh\n(.*?)^```$",
-        (ROOT / "docs" / "pipes.md").read_text(),
-        re.MULTILINE | re.DOTALL,
-    )
-    for line in block.splitlines()
-]
+COMMANDS: Final = commands("docs/pipes.md")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from tests.daemon.bridge import bridge_to
 from tests.daemon.configuration import clean_environ
 from tests.daemon.harness import PATIENCE_S, MakeDaemon, mock
+from tests.documents.pages import texts
 from tools.programs import program_environ, program_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.short_version]
@@ -45,8 +45,7 @@ def test_the_same_program_runs_on_threads_asyncio_trio_and_with_callbacks(
 def test_pyright_finds_nothing_in_it_nor_mypy_nor_in_those_of_the_first_page(
     tmp_path: Path,
 ):
-    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
-    snippets = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    snippets = texts("docs/python.md", "python")
     names = []
     for number, program in enumerate([PROGRAM.read_text(), *snippets]):
         names.append(f"program_{number}.py")

@@ -1,6 +1,5 @@
 """The commands of docs/watching.md."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,19 +8,12 @@ from typing import Final
 import pytest
 
 from tests.daemon.harness import DaemonProcess, clean_environ, eventually
+from tests.documents.pages import commands
 
 pytestmark = pytest.mark.slow
 
 ROOT: Final = Path(__file__).parents[2]
-COMMANDS: Final = [
-    line
-    for block in re.findall(
-        r"^```sh\n(.*?)^```$",
-        (ROOT / "docs" / "watching.md").read_text(),
-        re.MULTILINE | re.DOTALL,
-    )
-    for line in block.splitlines()
-]
+COMMANDS: Final = commands("docs/watching.md")
 
 
 def test_every_command_of_the_document_runs(shared_daemon: DaemonProcess):

@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -13,19 +11,18 @@ import pytest
 from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import llamacpp, mock
+from tests.documents.pages import texts
 from tools.programs import program_environ, program_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.short_version]
 
-RECIPES: Final = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
 ADDRESS: Final = "127.0.0.1:8313"
 PROGRAM_S: Final = 300.0
 """Seconds that a program gets; importing one takes many."""
 
 
 def blocks(language: str) -> list[str]:
-    pattern = rf"^```{language}\n(.*?)^```$"
-    return re.findall(pattern, RECIPES, re.MULTILINE | re.DOTALL)
+    return texts("docs/recipes.md", language)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.documents.pages import commands
 from tests.systemd.container import (
-    ROOT,
     Container,
     booted,
     missing,
@@ -43,7 +43,9 @@ kind = "mock"
 tokens = ["Hel", "lo"]
 token_delay_ms = 1
 """
-PROMPTS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+TYPED = commands(
+    *("docs/remotes.md", "docs/models.md", "docs/service.md", "docs/troubleshooting.md")
+)
 REQUEST = '{"id":"a","messages":[{"role":"user","content":"hello"}],"stream":false}\n'
 REQUEST_OVER_HTTP = '{"messages":[{"role":"user","content":"hello"}]}'
 PATHS = [
@@ -482,10 +484,10 @@ def test_an_instance_has_sockets_and_a_configuration_of_its_own(sockets):
     assert len(processes(sockets)) == 2
 
 
-def test_the_commands_of_the_readme_do_what_it_says(sockets):
+def test_the_commands_of_the_pages_do_what_they_say(sockets):
     sockets.run("useradd", "member")
     # those of the bridge: test_bridge.py
-    commands = [each for each in PROMPTS if re.match("sudo (?!make)", each)]
+    commands = [each for each in TYPED if re.match("sudo (?!make)", each)]
     commands = [each for each in commands if "bridge" not in each]
     assert len(commands) == 13
     sockets.write_model("my-model.gguf")
@@ -547,7 +549,7 @@ def user(machine) -> Iterator[Container]:
 
 
 def test_a_user_has_a_daemon_of_one_s_own(user):
-    [command] = [line for line in PROMPTS if "systemctl --user" in line]
+    [command] = [line for line in TYPED if "systemctl --user" in line]
     user.run(*AS_USER, "sh", "-c", command)
     path = f"{RUNTIME}/inferd/infer.sock"
     answer = user.run(*AS_USER, "nc", "-N", "-U", path, stdin=REQUEST).stdout
@@ -607,7 +609,7 @@ def test_a_user_s_bridge_answers_that_user_without_a_token_and_nobody_else(user)
 
 
 def test_a_user_without_namespaces_has_a_daemon_by_a_drop_in(machine):
-    [install] = [line for line in PROMPTS if "no-namespaces.conf" in line]
+    [install] = [line for line in TYPED if "no-namespaces.conf" in line]
     service = ("systemctl", "--user", "start", "inferd.service")
     with manager(machine, "RestrictNamespaces=yes") as user:
         assert user.run(*AS_USER, *service, check=False).returncode != 0

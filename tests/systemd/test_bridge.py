@@ -1,15 +1,14 @@
 """The HTTP bridge as a service of the machine, under a real systemd."""
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.documents import pages
 from tests.systemd.container import (
-    ROOT,
     Container,
     booted,
     missing,
@@ -54,14 +53,11 @@ UNIT = "inferd-bridge.service"
 URL = "http://127.0.0.1:8313"
 UNIX = "/run/inferd-bridge/bridge.sock"
 TOKENS = "/etc/inferd/bridge-tokens.json"
-README = (ROOT / "README.md").read_text()
-PROMPTS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
 
 
 def typed(words: str) -> tuple[str, ...]:
-    """Give the command of the README that has these words; the container has no sudo."""
-    [line] = [each for each in PROMPTS if words in each]
-    return tuple(line.removeprefix("sudo ").split())
+    """Give the command of the page that has these words; the container has no sudo."""
+    return tuple(pages.command("docs/service.md", words).removeprefix("sudo ").split())
 
 
 @pytest.fixture(scope="module")

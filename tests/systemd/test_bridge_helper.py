@@ -73,10 +73,8 @@ tokens = ["Hel", "lo"]
 DROP_IN = """[Service]
 Environment=SSL_CERT_FILE=/etc/ssl/hub.pem PIP_NO_INDEX=1 PYTHONPATH=/opt/libraries
 """
-README = (ROOT / "README.md").read_text()
-[ENABLE] = re.findall(
-    r"`(systemctl enable --now inferd-bridge-helper\.socket)`", README
-)
+PAGE = (ROOT / "docs/bridge.md").read_text()
+[ENABLE] = re.findall(r"`(systemctl enable --now inferd-bridge-helper\.socket)`", PAGE)
 
 
 class Machine:

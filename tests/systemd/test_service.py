@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.documents.pages import command
 from tests.systemd.container import ROOT, booted, install, missing, overlay
 
 REASON = missing()
@@ -127,7 +128,7 @@ def test_a_wrong_configuration_is_not_tried_again(service):
     assert "nonsense: no such key" in service.run("journalctl", "-u", "inferd").stdout
 
 
-PROMPTS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+PAGE = "docs/upgrading.md"
 
 
 def version(service):
@@ -135,10 +136,10 @@ def version(service):
 
 
 def make(service, target):
-    """Type what the README says; there is no sudo in the container."""
-    [command] = [line for line in PROMPTS if line.endswith(f"make {target}")]
-    command = f"cd {ROOT} && {command.removeprefix('sudo ')} PYTHON=/usr/bin/python3"
-    return service.run("sh", "-c", command, check=False).stderr
+    """Type what the page says; there is no sudo in the container."""
+    typed = command(PAGE, f"make {target}").removeprefix("sudo ")
+    line = f"cd {ROOT} && {typed} PYTHON=/usr/bin/python3"
+    return service.run("sh", "-c", line, check=False).stderr
 
 
 def test_what_is_installed_can_be_verified_and_gone_back_from(service):
@@ -147,7 +148,7 @@ def test_what_is_installed_can_be_verified_and_gone_back_from(service):
     newer = version(service)
     assert newer.endswith("-2")
     assert "is as it was installed" in make(service, "verify")
-    [check] = [line for line in PROMPTS if "sha256sum" in line]
+    check = command(PAGE, "sha256sum")
     assert service.run("sh", "-c", check).stdout == ""
     assert "is in use" in make(service, "rollback")
     assert version(service) == newer.removesuffix("2") + "1"

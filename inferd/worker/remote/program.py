@@ -227,7 +227,7 @@ def _prepare(settings: RemoteSettings) -> tuple[RemoteAddress, ssl.SSLContext | 
     remote = parse_address(settings.base_url, settings.default_path)
     if remote.port and not has_network():
         reason = "the service has no network; its drop-in remote.conf gives it one"
-        raise LoadError(reason, f"{reason}: README.md, Engines elsewhere")
+        raise LoadError(reason, f"{reason}: docs/remotes.md")
     if remote.is_name:
         with suppress(OSError):  # a remote that cannot be reached stops no start
             socket.getaddrinfo(remote.host, remote.port, type=socket.SOCK_STREAM)
