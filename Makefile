@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-fast test-all test-accelerator test-vulkan check bench bench-guard fuzz torture attack proof install rollback verify uninstall clean
+.PHONY: setup demo docs test test-fast test-all test-accelerator test-vulkan check bench bench-guard fuzz torture attack proof install rollback verify uninstall clean
 
 # Tests and commands start some thousand processes: none compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,6 +12,11 @@ setup:
 
 demo: setup
 	@$(BIN)/inferd demo
+
+# Warnings are errors: links and headings that are not there, and pages that no list has.
+docs: setup
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees -c tools/site . build/site
+	@echo "open build/site/index.html"
 
 # Twice as many processes as cores: many tests wait for a process or a bound.
 WORKERS ?= 4

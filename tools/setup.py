@@ -45,6 +45,7 @@ EXTRAS = (
     "tools",
     "postgresql",
     "fleet",
+    "docs",
     "dev",
 )
 NATIVE = (PACKAGE, "pywhispercpp")
