@@ -17,10 +17,11 @@ import threading
 import traceback
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum
 from types import TracebackType
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 _CONTROL_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories: control, format (among them the bidirectional controls), lone
@@ -34,6 +35,12 @@ _INVISIBLE: Final = frozenset(
 """Letters and marks without a visible glyph: a name with one of them would look like
 another name, or like two."""
 _CLEAR_LINE: Final = "\r\x1b[2K"
+_ENTER_SCREEN: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+"""Another buffer of the terminal, without a cursor, and without lines that are wrapped."""
+_LEAVE_SCREEN: Final = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_HOME: Final = "\x1b[H"
+_CLEAR_TO_END_OF_LINE: Final = "\x1b[K"
+_CLEAR_BELOW: Final = "\x1b[J"
 _INDENT: Final = "  "
 """Before every line of a traceback, so that the text of an exception cannot imitate a
 message of this program."""
@@ -110,6 +117,62 @@ def overwrite_line(text: str) -> None:
 def stderr_is_terminal() -> bool:
     """Tell whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+# --- the whole screen -------------------------------------------------------------------
+
+
+class Style(Enum):
+    """How a line of a screen looks."""
+
+    PLAIN = ""
+    TITLE = "7"
+    HEAD = "1"
+    FAINT = "2"
+    BAD = "31;1"
+
+
+class Line(NamedTuple):
+    """A line of a screen."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+def has_colours() -> bool:
+    """Tell whether lines may be styled: not where ``NO_COLOR`` is set, or dumb."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def whole_screen() -> Iterator[Callable[[Sequence[Line]], None]]:
+    """Take the whole screen of the terminal while inside; what was there comes back.
+
+    Yields a function that shows lines, each of which has to fit the terminal's width.
+
+    Raises:
+        StdoutError: it cannot be printed.
+    """
+    is_styled = has_colours()
+
+    def show(lines: Sequence[Line]) -> None:
+        texts = [_styled(line) if is_styled else escape(line.text) for line in lines]
+        *others, last = texts or [""]
+        others = [f"{_CLEAR_TO_END_OF_LINE}{text}\r\n" for text in others]
+        # cleared before it is written: after its last cell, that cell would be cleared
+        _print_to_stdout("".join([_HOME, *others, _CLEAR_BELOW, last]))
+
+    _print_to_stdout(_ENTER_SCREEN)
+    try:
+        yield show
+    finally:
+        _print_to_stdout(_LEAVE_SCREEN)
+
+
+def _styled(line: Line) -> str:
+    text = escape(line.text)
+    codes = line.style.value
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
 
 
 # --- results ----------------------------------------------------------------------------

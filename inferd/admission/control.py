@@ -110,6 +110,11 @@ class Admission:
         self._is_open = True
 
     @property
+    def max_active(self) -> int:
+        """The number of permits."""
+        return self._max_active
+
+    @property
     def active(self) -> int:
         """Requests that hold a permit."""
         return len(self._running)

@@ -185,6 +185,11 @@ class Backend(ABC):
         return "ready" if self.ready else "loading"
 
     @property
+    def worker_pid(self) -> int | None:
+        """The process id of its worker; ``None`` while it has none."""
+        return None
+
+    @property
     @abstractmethod
     def capabilities(self) -> BackendCapabilities:
         """The backend's capabilities; known once it has been ready."""

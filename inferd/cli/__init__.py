@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "unload": "unload a backend's model to free its memory",
     "reload": "make the daemon read its configuration again",
     "explain": "tell the life of one request: what it waited for, and what took how long",
+    "top": "show the queue, users, models and memory of the daemon, again and again",
     "status": "show whether the daemon is ready; exit 0 only when it is",
     "model": "bring models, list them and remove them",
     "config": "check the configuration, show the settings in force, write a first one",
@@ -70,7 +71,7 @@ GROUPS: Final = {
 }
 """Commands that have commands: the package of these, and what ``COMMANDS`` is to others."""
 
-ELSEWHERE: Final = {"explain": "inferd.cli.watch"}
+ELSEWHERE: Final = {"explain": "inferd.cli.watch", "top": "inferd.cli.watch"}
 """Commands of ``COMMANDS`` that are in another package than the others."""
 
 EXIT_INTERRUPTED: Final = 130

@@ -111,6 +111,7 @@ class Engine(SessionBackend):
         self._coordinator = coordinator
         self._observer = observer
         self._capabilities = BackendCapabilities()
+        self._worker_pid: int | None = None
         self._sandbox_report: SandboxReport | None = None
         self._out_of_service: str | None = None
         self._stopped: str | None = None
@@ -135,6 +136,11 @@ class Engine(SessionBackend):
     def unavailable(self) -> str | None:
         """Why the backend is stopped or a breaker is open; ``None`` otherwise."""
         return self._stopped or self._out_of_service
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The process id of its worker; ``None`` while it has none."""
+        return self._worker_pid
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -247,6 +253,7 @@ class Engine(SessionBackend):
         """Load a worker and carry its messages until it dies."""
         session = WorkerSession(process)
         was_ready = False
+        self._worker_pid = process.pid
         try:
             await self._get_ready(session)
             was_ready = True
@@ -274,6 +281,7 @@ class Engine(SessionBackend):
                 variant=None,
             )
         finally:
+            self._worker_pid = None
             if session.preparer is not None:
                 await session.preparer.aclose()
 

@@ -227,6 +227,13 @@ MAX_EXPLAINED_BYTES: Final = 16 * 1024 * 1024
 EXPLAINED_ID_CHARS: Final = 128
 """Characters of an id in a record; an id may have 131,072. F-68."""
 
+OVERVIEW_WINDOW_S: Final = 60.0
+"""Seconds that rates, shares and percentiles of ``top`` are of: long enough for some requests,
+and short enough to see what has changed."""
+
+MAX_LISTED_LOADS: Final = 200
+"""Users, and models, in one reply to ``top``: more than any terminal has lines. F-68."""
+
 MAX_LISTED_EXPLAINED: Final = 100
 """Records in one reply: what fits some screens, and takes 0.5 ms to encode. F-68."""
 

@@ -15,7 +15,7 @@ from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.admin.reloader import Reloader
 from inferd.server.admin.running_config import RunningConfig, no_config_file
-from inferd.server.admin.serve import admin_spec, serve_admin
+from inferd.server.admin.serve import AdminClients, admin_spec, serve_admin
 from inferd.server.budgets.budgets import make_budgets
 from inferd.server.capacity import make_admission
 from inferd.server.connection.deps import ConnectionDeps
@@ -27,6 +27,7 @@ from inferd.server.connection.serve import AnyEndpoint
 from inferd.server.event_loop.garbage import GarbageCollector
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.history.ended import EndedRequests
+from inferd.server.history.overview import Overviews
 from inferd.server.identity.peer import peer_of
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
@@ -124,8 +125,7 @@ class Daemon:
         self._swap = self._make_swap(config)
         metrics.add_gauges(*self._queue.gauges(), *deps.gauges())
         self._connections = ConnectionRegistry()
-        self._n_admin_clients = 0
-        self._admin_client_left = trio.lowlevel.ParkingLot()
+        self._admin_clients = AdminClients()
         self._stop = trio.Event()
         self._scope, self._drain_scope = trio.CancelScope(), trio.CancelScope()
         self._is_ready = self._stop_requested = False
@@ -157,6 +157,13 @@ class Daemon:
             store=self._store,
             budgets=self._budgets,
             log_tail=telemetry.log_tail,
+            look=Overviews(
+                self._deps.in_flight,
+                self._queue,
+                self._backends,
+                telemetry.metrics,
+                lambda: self._board.status,
+            ).look,
         )
 
     def stop(self) -> None:
@@ -278,8 +285,7 @@ class Daemon:
         await self._reloader.wait_told()
         self._board.close()
         with trio.move_on_after(SHUTDOWN_FLUSH_S):
-            while self._n_admin_clients:
-                await self._admin_client_left.park()
+            await self._admin_clients.wait_gone()
 
     async def _run_clients(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -387,14 +393,6 @@ class Daemon:
 
     async def _serve_admin_client(self, stream: trio.SocketStream) -> None:
         peer = peer_of(stream, self._deps.identities)
-        self._n_admin_clients += 1
-        try:
-            await serve_admin(
-                stream,
-                self._board,
-                partial(self._commands.answer, peer=peer),
-                self._deps,
-            )
-        finally:
-            self._n_admin_clients -= 1
-            self._admin_client_left.unpark_all()
+        answer = partial(self._commands.answer, peer=peer)
+        with self._admin_clients.counted():
+            await serve_admin(stream, self._board, answer, self._deps)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.errors import ErrorCode
-from inferd.wire.explained import ExplainedRequest
+from inferd.wire.observed import ExplainedRequest, Overview
 from inferd.wire.status import BudgetLeft
 
 
@@ -13,7 +13,7 @@ class Command(Struct, frozen=True, kw_only=True):
     """A command from an admin client."""
 
     command: str
-    """``requests``, ``explain``, ``metrics``, ``backends``, ``log``, ``cancel``, ``load``,
+    """``requests``, ``explain``, ``top``, ``metrics``, ``backends``, ``log``, ``cancel``, ``load``,
     ``unload``, ``drain`` or ``reload``."""
     id: str | None = None
     """With ``cancel``: the id of the request to cancel; with ``explain``: of those that are
@@ -85,6 +85,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     since_ns: int | UnsetType = UNSET
     """With ``explain``: when the oldest of the ended ones that are kept was received, in
     nanoseconds since 1970."""
+    overview: Overview | UnsetType = UNSET
+    """With ``top``: the daemon as a whole."""
     omitted: int | UnsetType = UNSET
     """With ``requests`` and ``explain``: number of requests that did not fit the list."""
     backends: list[BackendInfo] | UnsetType = UNSET

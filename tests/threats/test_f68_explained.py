@@ -14,7 +14,7 @@ from inferd.limits.server import (
     MAX_LISTED_EXPLAINED,
     MAX_NOTED_HOLDERS,
 )
-from inferd.wire.explained import ExplainedRequest
+from inferd.wire.observed import ExplainedRequest
 from tests.daemon.fixtures import make_daemon as make_real_daemon
 from tests.daemon.harness import MakeDaemon, mock
 from tests.daemon.users import (
@@ -86,6 +86,7 @@ def test_another_user_learns_nothing_of_a_request_and_of_who_runs(
             refusal = listener.order("explain", id="annas")
             assert refusal["error"].endswith("none that has ended is kept")
             [own] = listener.order("explain")["explained"]
+            assert "overview" not in listener.order("top")
         assert (own["id"], own["phase"]) == ("berts", "queued")
         assert "waited_for" not in own
         [told] = daemon.admin().order("explain", id="berts")["explained"]

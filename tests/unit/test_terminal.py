@@ -266,3 +266,18 @@ def test_the_output_of_python_itself_is_escaped(capsys):
         "",
     ]
     assert "\x1b" not in "".join(lines)
+
+
+def test_a_screen_is_styled_escaped_and_left_as_it_was(capsys, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with pytest.raises(ZeroDivisionError), terminal.whole_screen() as show:
+        capsys.readouterr()
+        show([terminal.Line("a\x1b[2J", terminal.Style.HEAD), terminal.Line("b")])
+        assert capsys.readouterr().out == (
+            "\x1b[H\x1b[K\x1b[1ma\\x1b[2J\x1b[0m\r\n\x1b[Jb"
+        )
+        raise ZeroDivisionError
+    assert capsys.readouterr().out.endswith("\x1b[?1049l")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not terminal.has_colours()

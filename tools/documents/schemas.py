@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct
 from inferd.wire import (
     blocks,
     commands,
-    explained,
+    observed,
     offered_facts,
     requests,
     responses,
@@ -46,7 +46,7 @@ ANSWERS: Mapping[str, type[Struct]] = {
 MESSAGES: Mapping[str, type[Struct]] = {**REQUESTS, **ANSWERS}
 MODULES = (
     *(requests, blocks, responses, offered_facts, speech),
-    *(status, explained, commands),
+    *(status, observed, commands),
 )
 OWN_DOCS: Mapping[str, Mapping[str, str]] = {
     name: docs for module in MODULES for name, docs in attribute_docs(module).items()

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from inferd.wire.explained import ExplainedRequest, PermitHolder
+from inferd.wire.observed import ExplainedRequest, PermitHolder
 
 HEAD: Final = "  number  received     uid      took  ended with           id"
 """The head of a list of requests."""

@@ -30,12 +30,13 @@ from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.status import budget_left
 from inferd.wire.codec import decode_command
 from inferd.wire.commands import BackendInfo, Command, Reply, RequestInfo
+from inferd.wire.observed import Overview
 
 log = structlog.get_logger("admin")
 
-OPERATOR_COMMANDS: Final = ("drain", "reload", "load", "unload", "log")
+OPERATOR_COMMANDS: Final = ("drain", "reload", "load", "unload", "log", "top")
 """Commands for operators only; other users see and cancel their own requests."""
-LOOKS: Final = ("backends", "explain", "log", "metrics", "requests")
+LOOKS: Final = ("backends", "explain", "log", "metrics", "requests", "top")
 """Commands that change nothing: one who looks again and again does not fill the log."""
 NOT_AN_OPERATOR: Final = "allowed for root and the daemon's own user only"
 
@@ -60,6 +61,8 @@ class Commands:
     store: StoreModels | None = None
     """The models of the store that can be loaded by name."""
     log_tail: LogTail = field(default_factory=LogTail)
+    look: Callable[[], Overview] | None = None
+    """Describes the daemon as a whole."""
 
     async def answer(self, line: bytes, peer: Peer) -> Reply:
         """Carry out one command; the reply of a failed one has an error.
@@ -159,6 +162,7 @@ class Commands:
             "metrics": partial(self._metrics_text, peer),
             "reload": partial(_refused, "reload", NOT_AN_OPERATOR),
             "requests": partial(self._list_requests, peer),
+            "top": self._look,
             "unload": partial(_refused, "unload", NOT_AN_OPERATOR),
         }
         if (answer := answers.get(command.command)) is None:
@@ -171,6 +175,13 @@ class Commands:
         metrics = self.metrics
         text = metrics.text() if is_operator(peer) else metrics.text_of(peer.owner)
         return Reply(command="metrics", ok=True, text=text)
+
+    def _look(self) -> Reply:
+        """Tell operators of the daemon as a whole."""
+        look = self.look
+        if look is None:
+            return _refused("top", "the daemon keeps no overview")
+        return Reply(command="top", ok=True, overview=look())
 
     def _explain(self, command: Command, peer: Peer) -> Reply:
         """Tell operators of all requests, and other users of their own."""

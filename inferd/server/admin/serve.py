@@ -1,6 +1,7 @@
 """The admin socket: the status, then every change of it, and replies to commands."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import trio
 
@@ -18,6 +19,29 @@ from inferd.surfaces import ADMIN, INFERENCE_MODE
 from inferd.wire.codec import encode
 from inferd.wire.commands import Reply
 from inferd.wire.framing import LineSplitter
+
+
+class AdminClients:
+    """The clients of the admin socket that are served now."""
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._left = trio.lowlevel.ParkingLot()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count one while inside."""
+        self._n += 1
+        try:
+            yield
+        finally:
+            self._n -= 1
+            self._left.unpark_all()
+
+    async def wait_gone(self) -> None:
+        """Wait until there is none."""
+        while self._n:
+            await self._left.park()
 
 
 def admin_spec(config: Config, limit: ConnectionLimit, serve: Serve) -> ListenerSpec:

@@ -1,5 +1,6 @@
 """The newest requests that have ended, kept within bounds that users share."""
 
+import math
 from collections import deque
 from collections.abc import Iterator
 
@@ -28,6 +29,8 @@ class EndedRequests:
         self._max_requests = max_requests
         self._kept: dict[int, Life] = {}
         self._n_bytes = 0
+        self.complete_since = -math.inf
+        """Since when every request that ended is kept, in seconds on trio's clock."""
         self._users: LargestCount[int] = LargestCount()
         self._principals: dict[int, LargestCount[Caller]] = {}
         self._numbers: dict[Caller, deque[int]] = {}
@@ -67,7 +70,9 @@ class EndedRequests:
         user = self._users.largest()
         caller = self._principals[user].largest()
         number = self._numbers[caller].popleft()
-        self._n_bytes -= self._kept.pop(number).n_bytes_kept
+        forgotten = self._kept.pop(number)
+        self.complete_since = max(self.complete_since, forgotten.now)
+        self._n_bytes -= forgotten.n_bytes_kept
         self._users.remove(user)
         self._principals[user].remove(caller)
         if not self._numbers[caller]:

@@ -11,7 +11,7 @@ from inferd.limits.server import MAX_LISTED_EXPLAINED
 from inferd.server.history.record import Life, cut_id, life_of, record_of
 from inferd.server.inflight import InFlight
 from inferd.wire.commands import Command, Reply
-from inferd.wire.explained import ExplainedRequest
+from inferd.wire.observed import ExplainedRequest
 
 
 def explain(command: Command, in_flight: InFlight, owner: int | None) -> Reply:

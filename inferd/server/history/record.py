@@ -13,7 +13,7 @@ from inferd.server.identity.peer import Peer
 from inferd.server.queue.notes import QueueNotes
 from inferd.server.request_context import RequestContext
 from inferd.surfaces import Surface
-from inferd.wire.explained import ExplainedRequest, PermitHolder
+from inferd.wire.observed import ExplainedRequest, PermitHolder
 
 NO_NOTES = QueueNotes()
 """Of a request that had no place in the queue."""

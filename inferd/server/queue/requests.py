@@ -65,6 +65,11 @@ class RequestQueue:
                 await trio.sleep_forever()
             self._preempt_due()
 
+    @property
+    def max_active(self) -> int:
+        """The requests that may hold a permit at once."""
+        return self._admission.max_active
+
     def count_active(self) -> int:
         """Count the requests that hold a permit."""
         return self._admission.active

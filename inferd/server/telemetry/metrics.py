@@ -31,6 +31,8 @@ class Metrics:
         self._registry = registry = MetricRegistry()
         self._requests = RequestCounts(registry)
         self._user_counts = UserCounts()
+        self._watched: dict[str, Callable[[], float]] = {}
+        self._saved_bytes: dict[str, int] = {}
         self._saved = registry.gauge(
             "saved_prompt_bytes", "Host memory that saved prompts take.", BACKEND
         )
@@ -88,6 +90,16 @@ class Metrics:
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Export a number that is read whenever the metrics are."""
         self._registry.watched_gauge(name, text, read)
+        self._watched[name] = read
+
+    def read(self, name: str) -> int:
+        """Read a number that ``add_gauge`` exports; 0 if there is none with that name."""
+        read = self._watched.get(name)
+        return 0 if read is None else int(read())
+
+    def saved_prompt_bytes(self, backend: str) -> int | None:
+        """Return the host memory of a backend's saved prompts, if it is known."""
+        return self._saved_bytes.get(backend)
 
     def count(self, context: RequestContext) -> None:
         """Count a request that ended."""
@@ -95,7 +107,7 @@ class Metrics:
         self._user_counts.count(context)
         reuse = context.output.reuse
         if context.backend is not None and used_prefix_cache(reuse):
-            self._saved.labels(context.backend).set(reuse.saved_bytes)
+            self._note_saved(context.backend, reuse.saved_bytes)
         if context.backend is not None and context.permit is not None:
             self._pauses.labels(context.backend).inc(context.permit.n_pauses)
 
@@ -124,7 +136,11 @@ class Metrics:
     def worker_died(self, backend: str) -> None:
         """Count a worker's death."""
         self._restarts.labels(backend).inc()
-        self._saved.labels(backend).set(0)
+        self._note_saved(backend, 0)
+
+    def _note_saved(self, backend: str, n_bytes: int) -> None:
+        self._saved_bytes[backend] = n_bytes
+        self._saved.labels(backend).set(n_bytes)
 
     def line_lost(self, sink: str) -> None:
         """Count a line that is not in the log; called in any thread."""

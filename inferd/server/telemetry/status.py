@@ -105,6 +105,11 @@ class StatusBoard:
         self._is_closed = False
 
     @property
+    def status(self) -> str:
+        """The present lifecycle status of the daemon."""
+        return self._lifecycle.status
+
+    @property
     def snapshot(self) -> list[bytes]:
         """The present status as frames: capabilities by backend name, then lifecycle.
 

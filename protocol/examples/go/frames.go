@@ -391,7 +391,7 @@ type AppendLine struct {
 
 // A command from an admin client.
 type Command struct {
-	// `requests`, `explain`, `metrics`, `backends`, `log`, `cancel`, `load`,
+	// `requests`, `explain`, `top`, `metrics`, `backends`, `log`, `cancel`, `load`,
 	// `unload`, `drain` or `reload`.
 	Command string `json:"command"`
 	// With `cancel`: the id of the request to cancel; with `explain`: of those that are
@@ -836,6 +836,8 @@ type Reply struct {
 	// With `explain`: when the oldest of the ended ones that are kept was received, in
 	// nanoseconds since 1970.
 	SinceNs *int64 `json:"since_ns,omitempty"`
+	// With `top`: the daemon as a whole.
+	Overview *Overview `json:"overview,omitempty"`
 	// With `requests` and `explain`: number of requests that did not fit the list.
 	Omitted  *int64        `json:"omitted,omitempty"`
 	Backends []BackendInfo `json:"backends,omitempty"`
@@ -953,6 +955,102 @@ type PermitHolder struct {
 	Principal *string `json:"principal,omitempty"`
 	// Its requests that ran.
 	Requests int64 `json:"requests"`
+}
+
+// The state of the daemon, and what it did lately: in the last `window_s` seconds.
+type Overview struct {
+	Version string `json:"version"`
+	// As in status frames: `ready`, `restarting`, `draining` and so on.
+	Status string `json:"status"`
+	// Nanoseconds since 1970.
+	AtNs    int64   `json:"at_ns"`
+	UptimeS float64 `json:"uptime_s"`
+	Pid     int64   `json:"pid"`
+	// Memory of the daemon's own process.
+	ResidentBytes *int64 `json:"resident_bytes,omitempty"`
+	// Requests that hold a permit.
+	Running int64 `json:"running"`
+	// Permits.
+	Places  int64 `json:"places"`
+	Waiting int64 `json:"waiting"`
+	Paused  int64 `json:"paused"`
+	// Prompt tokens of those that wait, as far as they are counted.
+	WaitingTokens int64 `json:"waiting_tokens"`
+	Connections   int64 `json:"connections"`
+	// At most 60; less if the daemon keeps no older request.
+	WindowS float64 `json:"window_s"`
+	Ended   int64   `json:"ended"`
+	// How many of these ended with an error.
+	Failed      int64 `json:"failed"`
+	InputTokens int64 `json:"input_tokens"`
+	// How many of the input tokens were in the prompt cache.
+	CachedTokens int64 `json:"cached_tokens"`
+	// Tokens of answers, of requests that run or have ended.
+	TokensPerSecond float64 `json:"tokens_per_second"`
+	// From when they were received to the first token.
+	FirstTokenMs *Percentiles `json:"first_token_ms,omitempty"`
+	// From when they were received until they ran.
+	WaitingMs *Percentiles `json:"waiting_ms,omitempty"`
+	// From when they were received to the end, for those that did not fail.
+	TotalMs           *Percentiles `json:"total_ms,omitempty"`
+	MemoryBudgetBytes int64        `json:"memory_budget_bytes"`
+	MemoryNeededBytes int64        `json:"memory_needed_bytes"`
+	// What the machine and the daemon's control groups still have.
+	MemoryAvailableBytes int64 `json:"memory_available_bytes"`
+	// Those with the largest shares first.
+	Users         []UserLoad  `json:"users"`
+	OmittedUsers  *int64      `json:"omitted_users,omitempty"`
+	Models        []ModelLoad `json:"models"`
+	OmittedModels *int64      `json:"omitted_models,omitempty"`
+}
+
+// Times of requests that ended lately, in milliseconds; each is one that occurred.
+type Percentiles struct {
+	// Requests that have such a time.
+	N   int64   `json:"n"`
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+// What one user's requests take.
+type UserLoad struct {
+	// The user that limits count; -1 for users whom the kernel did not report.
+	Uid int64 `json:"uid"`
+	// For whom a gateway's requests ask.
+	Principal *string `json:"principal,omitempty"`
+	// Requests that have begun, paused ones among them.
+	Running int64 `json:"running"`
+	Waiting int64 `json:"waiting"`
+	// Of the time that all requests have run lately; from 0 to 1.
+	Share float64 `json:"share"`
+	// Requests that ended lately.
+	Ended int64 `json:"ended"`
+	// Tokens of answers lately.
+	TokensPerSecond float64 `json:"tokens_per_second"`
+}
+
+// What one backend does, and what it takes.
+type ModelLoad struct {
+	Name string `json:"name"`
+	// `unloaded`, `loading`, `ready`, `unloading` or `failed`.
+	State string `json:"state"`
+	// The process id of its worker, if it has one.
+	Pid *int64 `json:"pid,omitempty"`
+	// Memory of that process in the machine's memory, with pages of the model's file.
+	ResidentBytes *int64 `json:"resident_bytes,omitempty"`
+	// Host memory of saved prompts; unknown until the prompt cache was used.
+	CacheBytes *int64 `json:"cache_bytes,omitempty"`
+	// Requests that can run at once.
+	Slots   *int64 `json:"slots,omitempty"`
+	Running int64  `json:"running"`
+	Waiting int64  `json:"waiting"`
+	// Tokens of one request, or of one text.
+	NCtx *int64 `json:"n_ctx,omitempty"`
+	// Only as `true`: another engine answers, perhaps on another machine.
+	Remote *bool `json:"remote,omitempty"`
+	// Tokens of answers lately.
+	TokensPerSecond float64 `json:"tokens_per_second"`
 }
 
 // A configured backend.

@@ -387,7 +387,7 @@ export interface AppendLine {
 
 // A command from an admin client.
 export interface Command {
-  // `requests`, `explain`, `metrics`, `backends`, `log`, `cancel`, `load`,
+  // `requests`, `explain`, `top`, `metrics`, `backends`, `log`, `cancel`, `load`,
   // `unload`, `drain` or `reload`.
   command: string;
   // With `cancel`: the id of the request to cancel; with `explain`: of those that are
@@ -832,6 +832,8 @@ export interface Reply {
   // With `explain`: when the oldest of the ended ones that are kept was received, in
   // nanoseconds since 1970.
   since_ns?: number;
+  // With `top`: the daemon as a whole.
+  overview?: Overview;
   // With `requests` and `explain`: number of requests that did not fit the list.
   omitted?: number;
   backends?: BackendInfo[];
@@ -949,6 +951,102 @@ export interface PermitHolder {
   principal?: string;
   // Its requests that ran.
   requests: number;
+}
+
+// The state of the daemon, and what it did lately: in the last `window_s` seconds.
+export interface Overview {
+  version: string;
+  // As in status frames: `ready`, `restarting`, `draining` and so on.
+  status: string;
+  // Nanoseconds since 1970.
+  at_ns: number;
+  uptime_s: number;
+  pid: number;
+  // Memory of the daemon's own process.
+  resident_bytes?: number;
+  // Requests that hold a permit.
+  running: number;
+  // Permits.
+  places: number;
+  waiting: number;
+  paused: number;
+  // Prompt tokens of those that wait, as far as they are counted.
+  waiting_tokens: number;
+  connections: number;
+  // At most 60; less if the daemon keeps no older request.
+  window_s: number;
+  ended: number;
+  // How many of these ended with an error.
+  failed: number;
+  input_tokens: number;
+  // How many of the input tokens were in the prompt cache.
+  cached_tokens: number;
+  // Tokens of answers, of requests that run or have ended.
+  tokens_per_second: number;
+  // From when they were received to the first token.
+  first_token_ms?: Percentiles;
+  // From when they were received until they ran.
+  waiting_ms?: Percentiles;
+  // From when they were received to the end, for those that did not fail.
+  total_ms?: Percentiles;
+  memory_budget_bytes: number;
+  memory_needed_bytes: number;
+  // What the machine and the daemon's control groups still have.
+  memory_available_bytes: number;
+  // Those with the largest shares first.
+  users: UserLoad[];
+  omitted_users?: number;
+  models: ModelLoad[];
+  omitted_models?: number;
+}
+
+// Times of requests that ended lately, in milliseconds; each is one that occurred.
+export interface Percentiles {
+  // Requests that have such a time.
+  n: number;
+  p50: number;
+  p95: number;
+  p99: number;
+}
+
+// What one user's requests take.
+export interface UserLoad {
+  // The user that limits count; -1 for users whom the kernel did not report.
+  uid: number;
+  // For whom a gateway's requests ask.
+  principal?: string;
+  // Requests that have begun, paused ones among them.
+  running: number;
+  waiting: number;
+  // Of the time that all requests have run lately; from 0 to 1.
+  share: number;
+  // Requests that ended lately.
+  ended: number;
+  // Tokens of answers lately.
+  tokens_per_second: number;
+}
+
+// What one backend does, and what it takes.
+export interface ModelLoad {
+  name: string;
+  // `unloaded`, `loading`, `ready`, `unloading` or `failed`.
+  state: string;
+  // The process id of its worker, if it has one.
+  pid?: number;
+  // Memory of that process in the machine's memory, with pages of the model's file.
+  resident_bytes?: number;
+  // Host memory of saved prompts; unknown until the prompt cache was used.
+  cache_bytes?: number;
+  // Requests that can run at once.
+  slots?: number;
+  running: number;
+  waiting: number;
+  // Tokens of one request, or of one text.
+  n_ctx?: number;
+  // Only as `true`: another engine answers, perhaps on another machine.
+  remote?: boolean;
+  // Tokens of answers lately.
+  tokens_per_second: number;
 }
 
 // A configured backend.

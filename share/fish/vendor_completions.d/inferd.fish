@@ -50,8 +50,8 @@ function _shtab_inferd_using
   test "$_shtab_inferd_cmdpath" = "$argv"
 end
 
-set -g _shtab_inferd_commands serve bridge 'bridge token' 'bridge token add' 'bridge token list' 'bridge token remove' 'bridge helper' chats 'chats status' 'chats backup' 'chats restore' 'chats upgrade' 'chats rollback' demo generate embed rerank transcribe cancel drain load unload reload explain status model 'model list' 'model show' 'model pull' 'model import' 'model verify' 'model outdated' 'model remove' 'model prune' config 'config check' 'config show' 'config init' fleet 'fleet status' 'fleet check' 'fleet write' 'fleet drain' 'fleet resume' 'fleet serve' doctor
-set -g _shtab_inferd_opts_with_value --at --audio --batch --ca-file --config --database --dimensions --directory --fleet --format --from --id --image --instance --jobs --language --listen --log-level --max-bytes --max-tokens --model --name --number --only --output --package-sha256 --principal --projector --prompt --quota --rate --samples --scope --seed --sha256 --stop --system --task --temperature --timeout --timestamps --top-k --top-n --top-p --user
+set -g _shtab_inferd_commands serve bridge 'bridge token' 'bridge token add' 'bridge token list' 'bridge token remove' 'bridge helper' chats 'chats status' 'chats backup' 'chats restore' 'chats upgrade' 'chats rollback' demo generate embed rerank transcribe cancel drain load unload reload explain top status model 'model list' 'model show' 'model pull' 'model import' 'model verify' 'model outdated' 'model remove' 'model prune' config 'config check' 'config show' 'config init' fleet 'fleet status' 'fleet check' 'fleet write' 'fleet drain' 'fleet resume' 'fleet serve' doctor
+set -g _shtab_inferd_opts_with_value --at --audio --batch --ca-file --config --database --dimensions --directory --fleet --format --from --id --image --instance --interval --jobs --language --listen --log-level --max-bytes --max-tokens --model --name --number --only --output --package-sha256 --principal --projector --prompt --quota --rate --samples --scope --seed --sha256 --stop --system --task --temperature --timeout --timestamps --top-k --top-n --top-p --user
 
 complete -c inferd -e
 complete -c inferd -f
@@ -199,6 +199,12 @@ complete -c inferd -n '_shtab_inferd_using explain' -s h -l help -d 'show this h
 complete -c inferd -n '_shtab_inferd_using explain' -l number -x -d 'the daemon'"'"'s own number of the request, as the list has it'
 complete -c inferd -n '_shtab_inferd_using explain' -l json -d 'print the records as lines of JSON'
 complete -c inferd -n '_shtab_inferd_using explain' -l directory -xka "(__fish_complete_directories)" -d 'directory of the daemon'"'"'s sockets'
+complete -c inferd -n '_shtab_inferd_using; and test $_shtab_inferd_npos -eq 0' -a top -d 'show the queue, users, models and memory of the daemon, again and again'
+complete -c inferd -n '_shtab_inferd_using top' -s h -l help -d 'show this help message and exit'
+complete -c inferd -n '_shtab_inferd_using top' -l interval -x -d 'seconds between two looks, 0.5 to 60 (default 2)'
+complete -c inferd -n '_shtab_inferd_using top' -l once -d 'look once and end'
+complete -c inferd -n '_shtab_inferd_using top' -l json -d 'print JSON; with --once only'
+complete -c inferd -n '_shtab_inferd_using top' -l directory -xka "(__fish_complete_directories)" -d 'directory of the daemon'"'"'s sockets'
 complete -c inferd -n '_shtab_inferd_using; and test $_shtab_inferd_npos -eq 0' -a status -d 'show whether the daemon is ready; exit 0 only when it is'
 complete -c inferd -n '_shtab_inferd_using status' -s h -l help -d 'show this help message and exit'
 complete -c inferd -n '_shtab_inferd_using status' -l json -d 'print JSON'

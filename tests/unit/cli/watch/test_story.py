@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec import UNSET
 
 from inferd.cli.watch.story import HEAD, duration, row, story
-from inferd.wire.explained import ExplainedRequest, PermitHolder
+from inferd.wire.observed import ExplainedRequest, PermitHolder
 from tests.cases import each_case
 
 BASE: dict[str, Any] = {

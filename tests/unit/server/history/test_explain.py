@@ -9,7 +9,7 @@ from inferd.server.inflight import InFlight
 from inferd.server.request_context import RequestContext
 from inferd.server.telemetry.metrics import Metrics
 from inferd.wire.commands import Command, Reply
-from inferd.wire.explained import ExplainedRequest
+from inferd.wire.observed import ExplainedRequest
 
 ANNA, BERT = 1, 2
 BORN_NS = 1_700_000_000_000_000_000

@@ -11,7 +11,7 @@ from inferd.server.identity.peer import Peer
 from inferd.server.queue.notes import QueueNotes
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext
-from inferd.wire.explained import PermitHolder
+from inferd.wire.observed import PermitHolder
 from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
