@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import sys
 import threading
 import traceback
@@ -41,6 +42,8 @@ _LEAVE_SCREEN: Final = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME: Final = "\x1b[H"
 _CLEAR_TO_END_OF_LINE: Final = "\x1b[K"
 _CLEAR_BELOW: Final = "\x1b[J"
+_DRAWING: Final = re.compile(r"(\x1b\[(?:[0-9;]*m|[0-9]*A|J|\?2004h)|\r(?=\n|\x1b))")
+"""The sequences that drawn lines may have."""
 _INDENT: Final = "  "
 """Before every line of a traceback, so that the text of an exception cannot imitate a
 message of this program."""
@@ -186,6 +189,22 @@ def print_text(text: str) -> None:
         BrokenPipeError: the reader has closed the pipe.
     """
     _print_to_stdout(escape(text, is_prose=True) if _stdout_is_terminal() else text)
+
+
+def print_styled(text: str) -> None:
+    r"""Print lines that a program has drawn on the terminal, and flush them.
+
+    Of the terminal's own sequences those pass that set colours and the like, move the cursor
+    up, return it, clear what is below it, or have pastes marked. All other control characters
+    are escaped.
+
+    Raises:
+        StdoutError: it cannot be printed.
+        BrokenPipeError: the reader has closed the pipe.
+    """
+    parts = _DRAWING.split(text)
+    parts[::2] = [escape(part, is_prose=True) for part in parts[::2]]
+    _print_to_stdout("".join(parts))
 
 
 def print_json(text: str | bytes) -> None:

@@ -71,6 +71,7 @@ EXTRAS: Final = (
     "models",
     "remote",
     "bridge",
+    "chat",
     "tools",
     "postgresql",
 )

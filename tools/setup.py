@@ -42,6 +42,7 @@ EXTRAS = (
     "models",
     "remote",
     "bridge",
+    "chat",
     "tools",
     "postgresql",
     "fleet",

@@ -8,6 +8,7 @@ failures   why something cannot be stored or found
 branches   the conversation that leads to a message
 fitting    what is left out of a conversation that does not fit
 titles     the title of a chat
+estimate   how long an answer waits
 file_types what a picture or recording is, by its first bytes
 storage    the database: SQLite by default, PostgreSQL by URL
 store      the same for programs on trio

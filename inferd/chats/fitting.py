@@ -103,3 +103,23 @@ def left_out(
     return LeftOut(
         n_left_out=n_left_out, first_kept=branch[n_left_out].id, summary=summary
     )
+
+
+def newest_turns(
+    turns: Sequence[KeptMessage], asked: Sequence[KeptMessage], share: float
+) -> Sequence[KeptMessage]:
+    """Return the newest of some turns that fit in a share of what was asked.
+
+    Args:
+        turns: to choose from.
+        asked: of which a share fits.
+        share: of its characters.
+    """
+    n_chars = share * sum(len(each.text) for each in asked)
+    kept: list[KeptMessage] = []
+    for message in reversed(turns):
+        n_chars -= len(message.text)
+        if n_chars < 0 and kept:
+            break
+        kept.append(message)
+    return kept[::-1]

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "bridge": "serve HTTP as OpenAI, Anthropic and Ollama have it; make tokens for it",
     "chats": "copy, restore, upgrade and roll back the database of chats",
     "demo": "start a private daemon, ask it one question, stop it",
+    "chat": "chat in the terminal, with what was said before",
     "generate": "ask the daemon for one answer",
     "embed": "turn texts into embeddings, a JSON line each",
     "rerank": "order documents by how well they answer a query, the best first",
@@ -71,7 +72,11 @@ GROUPS: Final = {
 }
 """Commands that have commands: the package of these, and what ``COMMANDS`` is to others."""
 
-ELSEWHERE: Final = {"explain": "inferd.cli.watch", "top": "inferd.cli.watch"}
+ELSEWHERE: Final = {
+    "chat": "inferd.cli.chat",
+    "explain": "inferd.cli.watch",
+    "top": "inferd.cli.watch",
+}
 """Commands of ``COMMANDS`` that are in another package than the others."""
 
 EXIT_INTERRUPTED: Final = 130

@@ -22,7 +22,8 @@ class Attachments:
     """The attachments of one request.
 
     ``picture`` and ``sound`` return blocks for its messages; ``table`` goes into its
-    ``attachments``, and ``descriptors`` into the call of ``converse``.
+    ``attachments``, and ``descriptors`` into the call of ``converse``. ``memories`` are what
+    these are of, for requests that have the octets themselves.
 
     Ownership: use it in a ``with`` block, and stay inside until the answer has begun.
     """
@@ -30,7 +31,8 @@ class Attachments:
     def __init__(self) -> None:
         self.table: list[Attachment] = []
         self.descriptors: list[int] = []
-        self._memories = ExitStack()
+        self.memories: list[Memfd] = []
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +43,7 @@ class Attachments:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._memories.close()
+        self._open.close()
 
     def picture(self, path: Path) -> ImageBlock:
         """Attach an image file.
@@ -79,9 +81,10 @@ class Attachments:
 
     def _add_memfd(self, blocks: Iterable[bytes]) -> int:
         """Write blocks into a sealed memfd; return the index of its descriptor."""
-        memory = self._memories.enter_context(Memfd())
+        memory = self._open.enter_context(Memfd())
         for block in blocks:
             memory.write(block)
         memory.seal()
+        self.memories.append(memory)
         self.descriptors.append(memory.fd)
         return len(self.descriptors) - 1

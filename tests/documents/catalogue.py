@@ -31,6 +31,7 @@ SERVICE: Final = RunBy("tests/systemd/test_service.py")
 BRIDGE_SERVICE: Final = RunBy("tests/systemd/test_bridge.py")
 BRIDGE: Final = RunBy("tests/daemon/test_bridge.py")
 SPOKEN: Final = RunBy("tests/daemon/test_bridge_speech.py")
+CHAT: Final = RunBy("tests/daemon/test_chat_terminal.py")
 CHATS: Final = RunBy("tests/daemon/test_chats.py")
 FLEET: Final = RunBy("tests/daemon/test_fleet.py")
 PIPES: Final = RunBy("tests/daemon/test_pipes.py")
@@ -78,6 +79,7 @@ COMMANDS: Final[dict[str, dict[str, Disposition]]] = {
         "curl --silent ": BRIDGE,
         "curl http://127.0.0.1:8313/v1/audio/transcriptions": SPOKEN,
     },
+    "docs/chat.md": {"": CHAT},
     "docs/chats.md": {
         "inferd bridge --development": NotRun(
             "tests/daemon/test_chats.py starts it at a free port."
@@ -178,6 +180,9 @@ PROGRAMS: Final[dict[str, Disposition]] = {
 }
 """Who runs the programs in Python of a page."""
 FILES: Final[dict[tuple[str, str], Disposition]] = {
+    ("docs/chat.md", "text"): NotRun(
+        "tests/daemon/test_chat_terminal.py looks at such a screen."
+    ),
     ("docs/fleet.md", "ini"): NotRun("The names in it are of machines elsewhere."),
     ("docs/service.md", "ini"): NotRun(
         "tests/systemd/test_bridge.py has its own address."

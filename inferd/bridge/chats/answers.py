@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from inferd.bridge.access_log import kind_of
 from inferd.bridge.chats.generation import Generation
 from inferd.bridge.chats.parts import AnswerParts
-from inferd.bridge.chats.running import DurationEstimate, RunningAnswer
+from inferd.bridge.chats.running import RunningAnswer
 from inferd.bridge.identity.caller import HttpCaller
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.chats.estimate import DurationEstimate
 from inferd.chats.failures import ChatError
 from inferd.chats.records import (
     AnswerFailure,

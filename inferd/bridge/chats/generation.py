@@ -18,19 +18,21 @@ from inferd.bridge.chats.prompt import (
     question_of,
     summary_question,
 )
-from inferd.bridge.chats.running import DurationEstimate, RunningAnswer
+from inferd.bridge.chats.running import RunningAnswer
 from inferd.bridge.chats.tools.rounds import ToolRounds, tools_of
 from inferd.bridge.chats.tools.servers import AnswerTools
 from inferd.bridge.identity.caller import HttpCaller
 from inferd.bridge.translation.failures import BridgeError, Reason, TokenOverflow
 from inferd.bridge.translation.question import DaemonFrame, Question
 from inferd.chats.branches import branch_to
+from inferd.chats.estimate import DurationEstimate
 from inferd.chats.fitting import (
     TokenExcess,
     cut_after,
     cut_files,
     earlier_cut,
     left_out,
+    newest_turns,
     size_of,
 )
 from inferd.chats.records import (
@@ -203,7 +205,7 @@ class Generation:
         share = 0.5
         if overflow is not None:
             share = overflow.n_ctx / 2 / max(overflow.n_tokens, 1)
-        new = _newest(branch[n_left_out:more], branch[n_left_out:], share)
+        new = newest_turns(branch[n_left_out:more], branch[n_left_out:], share)
         summary = await self._summarise(new, work, cut.summary if cut else None)
         return left_out(branch, more, summary)
 
@@ -373,17 +375,3 @@ def _cut_for(
         return None
     overflow = TokenExcess(found.n_tokens, found.n_ctx, found.n_over)
     return cut_after(branch, n_left_out, overflow)
-
-
-def _newest(
-    turns: Sequence[KeptMessage], asked: Sequence[KeptMessage], share: float
-) -> Sequence[KeptMessage]:
-    """Return the newest of some turns that fit in a share of what was asked."""
-    n_chars = share * sum(len(each.text) for each in asked)
-    kept: list[KeptMessage] = []
-    for message in reversed(turns):
-        n_chars -= len(message.text)
-        if n_chars < 0 and kept:
-            break
-        kept.append(message)
-    return kept[::-1]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from inferd.client.core.failures import ClientError
 from inferd.wire.blocks import (
+    Attachment,
     BlocksRequest,
     Message,
     NamedTool,
@@ -98,6 +99,8 @@ class ChatOptions(AnswerOptions, total=False):
     """The structure that the text of the answer must have; ``parse`` sets it."""
     tools: list[Tool]
     """Tools that the model may call; ``run_tools`` sets them."""
+    attachments: list[Attachment]
+    """Pictures and recordings that blocks of the messages refer to, with ``bytes``."""
     prefill_only: bool
     """True: process the prompt, which a later request finds in the cache, and generate
     nothing."""

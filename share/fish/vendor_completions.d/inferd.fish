@@ -50,8 +50,8 @@ function _shtab_inferd_using
   test "$_shtab_inferd_cmdpath" = "$argv"
 end
 
-set -g _shtab_inferd_commands serve bridge 'bridge token' 'bridge token add' 'bridge token list' 'bridge token remove' 'bridge helper' chats 'chats status' 'chats backup' 'chats restore' 'chats upgrade' 'chats rollback' demo generate embed rerank transcribe cancel drain load unload reload explain top status model 'model list' 'model show' 'model pull' 'model import' 'model verify' 'model outdated' 'model remove' 'model prune' config 'config check' 'config show' 'config init' fleet 'fleet status' 'fleet check' 'fleet write' 'fleet drain' 'fleet resume' 'fleet serve' doctor
-set -g _shtab_inferd_opts_with_value --at --audio --batch --ca-file --config --database --dimensions --directory --fleet --format --from --id --image --instance --interval --jobs --language --listen --log-level --max-bytes --max-tokens --model --name --number --only --output --package-sha256 --principal --projector --prompt --quota --rate --samples --scope --seed --sha256 --stop --system --task --temperature --timeout --timestamps --top-k --top-n --top-p --user
+set -g _shtab_inferd_commands serve bridge 'bridge token' 'bridge token add' 'bridge token list' 'bridge token remove' 'bridge helper' chats 'chats status' 'chats backup' 'chats restore' 'chats upgrade' 'chats rollback' demo chat generate embed rerank transcribe cancel drain load unload reload explain top status model 'model list' 'model show' 'model pull' 'model import' 'model verify' 'model outdated' 'model remove' 'model prune' config 'config check' 'config show' 'config init' fleet 'fleet status' 'fleet check' 'fleet write' 'fleet drain' 'fleet resume' 'fleet serve' doctor
+set -g _shtab_inferd_opts_with_value --at --audio --batch --ca-file --config --database --dimensions --directory --fleet --format --from --id --image --instance --interval --jobs --language --listen --log-level --max-bytes --max-tokens --model --name --number --only --output --package-sha256 --principal --projector --prompt --quota --rate --samples --scope --seed --sha256 --stop --system --task --temperature --timeout --timestamps --token-file --top-k --top-n --top-p --url --user
 
 complete -c inferd -e
 complete -c inferd -f
@@ -118,6 +118,16 @@ complete -c inferd -n '_shtab_inferd_using chats rollback' -l config -xka "(__fi
 complete -c inferd -n '_shtab_inferd_using chats rollback' -l database -xka "(__fish_complete_path (commandline -ct))" -d 'instead of chats.database'
 complete -c inferd -n '_shtab_inferd_using; and test $_shtab_inferd_npos -eq 0' -a demo -d 'start a private daemon, ask it one question, stop it'
 complete -c inferd -n '_shtab_inferd_using demo' -s h -l help -d 'show this help message and exit'
+complete -c inferd -n '_shtab_inferd_using; and test $_shtab_inferd_npos -eq 0' -a chat -d 'chat in the terminal, with what was said before'
+complete -c inferd -n '_shtab_inferd_using chat' -s h -l help -d 'show this help message and exit'
+complete -c inferd -n '_shtab_inferd_using chat' -l system -x -d 'the system message'
+complete -c inferd -n '_shtab_inferd_using chat' -l temperature -x -d T
+complete -c inferd -n '_shtab_inferd_using chat' -l max-tokens -x -d 'of one answer at most'
+complete -c inferd -n '_shtab_inferd_using chat' -l continue -d 'go on with the chat that was used last'
+complete -c inferd -n '_shtab_inferd_using chat' -l private -d 'keep nothing of this session on disk'
+complete -c inferd -n '_shtab_inferd_using chat' -l directory -xka "(__fish_complete_directories)" -d 'directory of the daemon'"'"'s sockets'
+complete -c inferd -n '_shtab_inferd_using chat' -l url -x -d 'address of a bridge, in place of the sockets'
+complete -c inferd -n '_shtab_inferd_using chat' -l token-file -xka "(__fish_complete_path (commandline -ct))" -d 'has the token of the bridge'
 complete -c inferd -n '_shtab_inferd_using; and test $_shtab_inferd_npos -eq 0' -a generate -d 'ask the daemon for one answer'
 complete -c inferd -n '_shtab_inferd_using generate' -s h -l help -d 'show this help message and exit'
 complete -c inferd -n '_shtab_inferd_using generate' -l system -x -d 'the system message'

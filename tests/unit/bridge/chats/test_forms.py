@@ -24,8 +24,8 @@ from inferd.bridge.chats.events import (
 )
 from inferd.bridge.chats.failures import chat_failure_body, telling_chat_failures
 from inferd.bridge.chats.prompt import question_of, summary_question
-from inferd.bridge.chats.running import DurationEstimate
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.chats.estimate import DurationEstimate
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import (
     AnswerFailure,
