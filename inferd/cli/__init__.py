@@ -86,9 +86,25 @@ def main() -> int:
     """Run one command and return its exit code."""
     with safe_tracebacks():
         with without_collections():
-            arguments = _parse(sys.argv[1:])
+            arguments = _parse(sys.argv[1:]) if sys.argv[1:] else _alone()
         run: Callable[[argparse.Namespace], int] = arguments.run
         return _exit_code(run, arguments)
+
+
+def _alone() -> argparse.Namespace:
+    """Return what is done without a command: on a terminal no error, but help."""
+    from inferd.cli import alone  # noqa: PLC0415  # imports what other commands do not need
+
+    parser = _top_parser()
+    _name_commands(parser, COMMANDS)
+    if not alone.is_on_terminal():
+        return _parse([])
+
+    def run(_: argparse.Namespace) -> int:
+        chat = _parse(["chat"])
+        return alone.run(parser.print_help, lambda: int(chat.run(chat)))
+
+    return argparse.Namespace(run=run)
 
 
 def _exit_code(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.daemon.configuration import to_toml
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import (
     DaemonProcess,
@@ -115,6 +116,31 @@ def test_the_commands_of_the_document_begin_a_chat(chat):
         terminal = chat(*words)
         terminal.keys("C-d")
         assert terminal.code() == 0
+
+
+@pytest.mark.parametrize("said", ["y", ""])
+def test_inferd_alone_offers_a_daemon_that_ends_with_its_chat(tmp_path, said):
+    home = tmp_path / "h"
+    (home / ".config" / "inferd").mkdir(parents=True)
+    table = {"backend": [mock(tokens=["A cat."])], "log": {"file": False}}
+    (home / ".config" / "inferd" / "config.toml").write_text(to_toml(table))
+    environ = {**clean_environ(), "HOME": str(home)}
+    names = [name for name in environ if name.startswith("XDG_")]
+    environ = {name: environ[name] for name in environ if name not in names}
+    with Terminal(tmp_path, 80, 50, environ) as terminal:
+        terminal.run(INFERD)
+        terminal.wait("No daemon runs here.")
+        terminal.wait("[y/N]")
+        terminal.say(said)
+        if said:
+            terminal.wait("\n>")
+            terminal.say("What is it?")
+            terminal.wait("A cat.")
+            terminal.keys("C-d")
+        assert terminal.code() == 0
+        run = home / ".inferd" / "run"
+        assert not [*run.glob("*.sock")]
+        assert ("stopping the daemon" in terminal.all()) == bool(said)
 
 
 def test_a_model_s_escapes_and_links_control_nothing(chat):

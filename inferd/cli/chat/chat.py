@@ -94,14 +94,18 @@ def check_terminal() -> None:
         )
 
 
+def missing_packages() -> list[str]:
+    """Return the packages of the extra that are not installed."""
+    return [name for module, name in EXTRA.items() if find_spec(module) is None]
+
+
 def check_extra() -> None:
     """Refuse where packages are missing.
 
     Raises:
         CommandError: some are.
     """
-    missing = [name for module, name in EXTRA.items() if find_spec(module) is None]
-    if missing:
+    if missing := missing_packages():
         raise CommandError(
             f"inferd chat needs {', '.join(missing)}",
             hint=f"in a checkout: make setup; elsewhere: {sys.executable} -m pip install "

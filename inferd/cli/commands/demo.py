@@ -1,9 +1,6 @@
 """inferd demo: start a private daemon, send it one request, stop it."""
 
 import argparse
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,19 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from inferd.cli.console import EXIT_OK, CommandError
+from inferd.cli.own_daemon import own_daemon
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.sync import FrameClient, wait_until_ready
+from inferd.client.sync import FrameClient
 from inferd.terminal import print_stderr, print_text
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, ProgressFrame, TokenFrame
-from inferd.wire.status import AnyStatus
 
 QUESTION: Final = "What is the capital of France? Answer in English."
-LOAD_S: Final = 300.0
-"""Timeout for loading the model, seconds."""
-STOP_S: Final = 20.0
-"""Timeout for stopping the daemon, seconds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,43 +47,8 @@ def private_daemon(directory: Path) -> Iterator[None]:
     config = directory.parent / "config.toml"
     config.write_text(f'[listen]\ndirectory = "{directory}"\n[log]\nfile = false\n')
     log = directory.parent / "daemon.log"
-    with log.open("w") as stderr:
-        daemon = subprocess.Popen(  # noqa: S603  # this program
-            [sys.executable, "-m", "inferd", "serve", "--config", str(config)],
-            stdin=subprocess.DEVNULL,
-            stderr=stderr,
-            env={**os.environ, "NOTIFY_SOCKET": ""},
-        )
-    try:
-        _wait(daemon, directory, log)
+    with own_daemon("demo", ["--config", str(config)], directory, log):
         yield
-        daemon.terminate()
-        if code := daemon.wait(STOP_S):
-            raise CommandError(f"the daemon ended with exit code {code}")
-    finally:
-        if daemon.poll() is None:
-            daemon.kill()
-            daemon.wait()
-
-
-def _wait(daemon: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
-    print_stderr("demo: starting a private daemon")
-    try:
-        wait_until_ready(
-            directory,
-            timeout_s=LOAD_S,
-            on_status=_print_status,
-            should_stop=lambda: daemon.poll() is not None,
-        )
-    except NoDaemonError as error:
-        lines = log.read_text().strip().splitlines() or [str(error)]
-        raise CommandError(lines[-1].removeprefix("error: ")) from error
-
-
-def _print_status(status: AnyStatus) -> None:
-    print_stderr(
-        "demo: " + " ".join(word for word in (status.status, status.phase) if word)
-    )
 
 
 def _ask(directory: Path, prompt: str) -> None:

@@ -8,23 +8,13 @@ import pytest
 from inferd.cli.commands import demo
 from inferd.cli.commands.demo import QUESTION, add_arguments, private_daemon
 from inferd.cli.console import CommandError
-from tests.fakes.listener import answers, done, failure, listening, says, status, token
+from tests.fakes.listener import answers, done, failure, listening, token
 
 
 def parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return parser.parse_args(arguments)
-
-
-class Process:
-    """A daemon's process that has ended, or has not."""
-
-    def __init__(self, code: int | None = None) -> None:
-        self._code = code
-
-    def poll(self) -> int | None:
-        return self._code
 
 
 @pytest.fixture
@@ -70,33 +60,6 @@ def test_a_refusal_is_one_line(inferd, scripted):
     code, stdout, stderr = inferd("demo")
     assert (code, stdout) == (2, "")
     assert stderr.splitlines()[-1] == "error: backend_unavailable: gone"
-
-
-def test_waiting_tells_how_far_the_daemon_is(short_dir, capsys):
-    loading = status("loading_model", phase="mmap")
-    with listening(short_dir / "admin.sock", says(loading, status("ready"))):
-        demo._wait(Process(), short_dir, short_dir / "log")  # type: ignore[arg-type]
-    assert capsys.readouterr().err.splitlines() == [
-        "demo: starting a private daemon",
-        "demo: loading_model mmap",
-        "demo: ready",
-    ]
-
-
-def test_a_daemon_that_ended_is_quoted(short_dir):
-    log = short_dir / "log"
-    log.write_text("{}\nerror: no such model\n")
-    with pytest.raises(CommandError) as caught:
-        demo._wait(Process(2), short_dir, log)  # type: ignore[arg-type]
-    assert caught.value.text == "no such model"
-
-
-def test_a_daemon_that_ended_without_output_is_reported(short_dir):
-    log = short_dir / "log"
-    log.touch()
-    with pytest.raises(CommandError) as caught:
-        demo._wait(Process(2), short_dir, log)  # type: ignore[arg-type]
-    assert "no daemon answers at" in caught.value.text
 
 
 @pytest.mark.slow
