@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.daemon.bridge import bridge_to
 from tests.daemon.configuration import to_toml
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import (
@@ -18,6 +19,7 @@ from tests.daemon.harness import (
     clean_environ,
     eventually,
     generate,
+    llamacpp,
     mock,
 )
 from tests.daemon.tmux import INFERD, Terminal, kill
@@ -77,7 +79,8 @@ def chat(daemon: DaemonProcess, tmp_path: Path) -> Iterator[Chat]:
             home = {"XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
             terminal = Terminal(tmp_path, columns, rows, {**clean_environ(), **home})
             stack.enter_context(terminal)
-            terminal.run([*INFERD, "chat", "--directory", str(at), *words])
+            where = [] if "--url" in words else ["--directory", str(at)]
+            terminal.run([*INFERD, "chat", *where, *words])
             terminal.wait("/help lists the")
             terminal.wait("\n>")
             return terminal
@@ -281,3 +284,37 @@ def test_files_branches_and_chats_are_used_by_commands(chat, tmp_path):
     assert files(tmp_path) == []
     prompts = tmp_path / "state" / "inferd" / "chat-prompts.jsonl"
     assert not prompts.read_text()
+
+
+def test_a_bridge_is_asked_in_place_of_the_sockets(chat, daemon, tmp_path):
+    (tmp_path / "cat.png").write_bytes(png_file())
+    with bridge_to(daemon) as bridge:
+        terminal = chat("eyes", "--url", bridge.address)
+        terminal.say(f"/image {tmp_path}/cat.png")
+        terminal.wait("cat.png goes with the next prompt")
+        terminal.say("What is it?")
+        terminal.wait("A cat.")
+    log = [json.loads(line) for line in daemon.log_file.read_text().splitlines()]
+    asked = [each for each in log if each.get("backend") == "eyes"]
+    assert asked
+
+
+@pytest.mark.model
+def test_a_real_model_is_chatted_with_until_its_context_is_full(chat):
+    with daemons() as make:
+        daemon = make({"backend": [llamacpp("embedded:chat", n_ctx=512)]}).start()
+        terminal = chat("--max-tokens", "100", at=daemon.directory)
+        terminal.wait("is a small sample model")
+        terminal.say("Why is the sky blue?")
+        terminal.wait(" of 512 tokens")
+        terminal.say("/tokens")
+        terminal.wait(" of 512 tokens, ")
+        terminal.say(f"What does this say? {'The sky is blue. ' * 80}")
+        terminal.wait("messages are left out from here on")
+        terminal.wait("tokens/s")
+        terminal.say("/context refuse")
+        terminal.wait("(refuse)")
+        terminal.say(f"And this? {'The sky is blue. ' * 80}")
+        terminal.wait("error: ")
+        terminal.keys("C-d")
+        assert terminal.code() == 0

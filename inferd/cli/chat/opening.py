@@ -4,6 +4,8 @@ import argparse
 import os
 from functools import partial
 
+from msgspec.structs import replace
+
 from inferd import __version__
 from inferd.chats.records import ChatSampling, OwnSettings
 from inferd.cli.chat.asking import silent_keys
@@ -49,7 +51,7 @@ def chat(arguments: argparse.Namespace, token: str | None) -> None:
         keep_history(state)
     greet(state, is_sample=getattr(arguments, "is_sample", False))
     if arguments.continues:
-        go_on(state)
+        go_on(state, arguments)
     editor = PromptEditor(
         [f"/{name}" for name in NAMES],
         state.status,
@@ -89,7 +91,9 @@ def settings_of(arguments: argparse.Namespace) -> OwnSettings:
 
 
 def check_model(state: ChatState) -> None:
-    """Refuse a model that is not there, before anything is typed.
+    """Choose the first model if none is named; refuse one that is not there.
+
+    All answers of a chat are then one model's, whatever they ask for.
 
     Raises:
         CommandError: it is not, or none generates text.
@@ -100,6 +104,10 @@ def check_model(state: ChatState) -> None:
     if state.model is not None and state.facts is None:
         names = ", ".join(each.name for each in able)
         raise CommandError(f"{state.model}: no such model; there are: {names}")
+    if state.model is None:
+        state.change_settings(
+            replace(state.settings_now, model_config_name=able[0].name)
+        )
 
 
 def keep_history(state: ChatState) -> None:
@@ -121,8 +129,8 @@ def greet(state: ChatState, *, is_sample: bool) -> None:
         state.painter.note(SAMPLE_NOTE)
 
 
-def go_on(state: ChatState) -> None:
-    """Open the chat that was used last.
+def go_on(state: ChatState, arguments: argparse.Namespace) -> None:
+    """Open the chat that was used last; a model or a system message that is given is its.
 
     Raises:
         CommandError: there is none, or another session has it open.
@@ -132,8 +140,15 @@ def go_on(state: ChatState) -> None:
         state.painter.note("no chats are kept yet: this is the first")
         return
     state.open(found[0].id)
-    state.painter.note(found[0].title or "")
+    settings = state.settings_now
+    if arguments.model:
+        settings = replace(settings, model_config_name=arguments.model)
+    if arguments.system:
+        settings = replace(settings, system_prompt=arguments.system)
+    if settings != state.settings_now:
+        state.change_settings(settings)
     show_branch(state.painter, state.conversation)
+    state.tell_missing_model()
 
 
 def line_style() -> LineStyle:

@@ -263,6 +263,13 @@ class ChatState:
                 return each
         return None
 
+    def tell_missing_model(self) -> None:
+        """Say so where the model of a chat that was opened is not served."""
+        if self.model is not None and self.served and self.facts is None:
+            self.painter.note(
+                f"{self.model} is not served here; /model chooses another"
+            )
+
     def status(self) -> str:
         """Return the line below the prompt."""
         facts = self.facts

@@ -43,6 +43,7 @@ def open_(state: ChatState, number: str) -> None:
         state.listed = _folder(state).chats()[:_SHOWN]
     state.open(chosen(state.listed, number, _LIST_HINT).id)
     show_branch(state.painter, state.conversation)
+    state.tell_missing_model()
 
 
 def new(state: ChatState, _: str) -> None:

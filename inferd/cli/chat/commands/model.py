@@ -100,6 +100,8 @@ def thinking(state: ChatState, choice: str) -> None:
             answer = state.conversation.last_answer
             thoughts = answer.thinking if answer else ""
             state.painter.note(thoughts or "the last answer came without reasoning")
+        case "on" if state.facts and "thinking" not in state.facts.can:
+            raise CommandError(f"{state.facts.name} does not reason before it answers")
         case "on" | "off":
             state.thinking = choice == "on"
             state.painter.note(f"thinking is {choice}")
