@@ -41,6 +41,11 @@ class BridgeMetrics:
             "Requests whose client closed the connection before the answer was complete.",
             registry=self._registry,
         )
+        self._daemon_up = Gauge(
+            "inferd_bridge_daemon_up",
+            "1 if the daemon accepted connections when the metrics were read.",
+            registry=self._registry,
+        )
         self._principals = CollectorRegistry()
         """What is counted by principal: the names of tokens, which are bounded."""
         self._requests_by_principal = Counter(
@@ -60,6 +65,10 @@ class BridgeMetrics:
             "Seconds from a request's head to the end of its answer.",
             registry=self._registry,
         )
+
+    def daemon_seen(self, *, is_up: bool) -> None:
+        """Note whether the daemon accepts connections now."""
+        self._daemon_up.set(is_up)
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a number that is read when it is asked for."""

@@ -124,6 +124,7 @@ class Daemon:
         self._commands = self._make_commands(telemetry)
         self._swap = self._make_swap(config)
         metrics.add_gauges(*self._queue.gauges(), *deps.gauges())
+        metrics.backends.backends = self._backends
         self._connections = ConnectionRegistry()
         self._admin_clients = AdminClients()
         self._stop = trio.Event()

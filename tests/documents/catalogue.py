@@ -37,6 +37,7 @@ FLEET: Final = RunBy("tests/daemon/test_fleet.py")
 PIPES: Final = RunBy("tests/daemon/test_pipes.py")
 RECIPES: Final = RunBy("tests/model/test_recipes.py")
 WATCHING: Final = RunBy("tests/daemon/test_watching.py")
+MONITORING: Final = RunBy("tests/daemon/test_monitoring.py")
 CLIENT: Final = RunBy("tests/daemon/test_client_library.py")
 CONTRACT: Final = RunBy("tests/daemon/test_client_contract.py")
 CPP: Final = NotRun(
@@ -149,7 +150,7 @@ COMMANDS: Final[dict[str, dict[str, Disposition]]] = {
         "make verify": SERVICE,
         "cd /opt/inferd/current": SERVICE,
     },
-    "docs/watching.md": {"": WATCHING},
+    "docs/watching.md": {"promtool ": MONITORING, "": WATCHING},
     "protocol/examples/README.md": {
         "XDG_RUNTIME_DIR=/tmp/try inferd serve": NotRun(
             "tests/examples/test_clients.py starts one with the same profile."

@@ -96,6 +96,7 @@ class OwnRoutes:
     async def _tell_metrics(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
         """Answer with the metrics; who asks what is for those who manage the bridge."""
         is_admin = "admin" in _caller(exchange).scopes
+        self._metrics.daemon_seen(is_up=await self._daemon.is_up())
         text = self._metrics.text(by_principal=is_admin)
         await exchange.respond(200, text, CONTENT_TYPE)
 

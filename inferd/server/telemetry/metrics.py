@@ -1,10 +1,16 @@
 """Counters and gauges, in Prometheus' text format."""
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import trio
 
 from inferd.backend.gauge import GaugeSpec
 from inferd.errors import InferdError, PeerError
+from inferd.memory.resident import resident_bytes
 from inferd.server.request_context import RequestContext
+from inferd.server.telemetry.backend_gauges import BackendGauges
 from inferd.server.telemetry.metric_registry import (
     BACKEND,
     SOCKET,
@@ -17,7 +23,23 @@ from inferd.server.telemetry.request_counts import (
     UserCounts,
     used_prefix_cache,
 )
+from inferd.server.telemetry.request_times import RequestTimes
 from inferd.wire.status import CapabilitiesFrame, StatusFrame
+
+
+def _process_gauges() -> Iterator[GaugeSpec]:
+    """Describe the gauges of the daemon's own process."""
+    began, pid = time.time(), os.getpid()
+    yield (
+        "resident_bytes",
+        "Resident memory of the daemon's own process.",
+        lambda: resident_bytes(pid) or 0,
+    )
+    yield (
+        "started_seconds",
+        "When the daemon began, in seconds since 1970.",
+        lambda: began,
+    )
 
 
 class Metrics:
@@ -31,6 +53,9 @@ class Metrics:
         self._registry = registry = MetricRegistry()
         self._requests = RequestCounts(registry)
         self._user_counts = UserCounts()
+        self._times = RequestTimes(registry)
+        self.backends = BackendGauges(registry)
+        """Gauges of the backends; the daemon sets which."""
         self._watched: dict[str, Callable[[], float]] = {}
         self._saved_bytes: dict[str, int] = {}
         self._saved = registry.gauge(
@@ -76,6 +101,7 @@ class Metrics:
         )
         for sink in ("stderr", "file"):
             self._lost_lines.labels(sink)  # exported from the start, as 0
+        self.add_gauges(*_process_gauges())
 
     @property
     def definitions(self) -> Sequence[MetricDefinition]:
@@ -105,6 +131,7 @@ class Metrics:
         """Count a request that ended."""
         self._requests.count(context)
         self._user_counts.count(context)
+        self._times.count(context, trio.current_time())
         reuse = context.output.reuse
         if context.backend is not None and used_prefix_cache(reuse):
             self._note_saved(context.backend, reuse.saved_bytes)
@@ -154,6 +181,7 @@ class Metrics:
 
     def text(self) -> str:
         """Render all metrics, for operators."""
+        self.backends.refresh()
         self._budgets.clear()
         for backend, of, number in self._read_budgets():
             self._budgets.labels(backend, of).set(number)

@@ -8,7 +8,7 @@ const HEAD = new Set(["t", "level", "component", "msg"]);
 /**
  * @typedef {Map<string, import("./prometheus.js").Sample[]>} Metrics
  * @typedef {{ name: string, hits: number, misses: number, read: number, kept: number,
- *   savedBytes: number, deaths: number, deviceBytes: number }} Worker
+ *   savedBytes: number, deaths: number, deviceBytes: number, residentBytes: number }} Worker
  * @typedef {{ running: number, queued: number, paused: number, tokens: number,
  *   neededBytes: number, budgetBytes: number, workers: Worker[] }} Daemon
  * @typedef {{ at: string, level: string, what: string, more: string }} LogLine
@@ -36,6 +36,7 @@ export function readDaemon(metrics) {
       savedBytes: of(metrics, "inferd_saved_prompt_bytes", { backend }),
       deaths: of(metrics, "inferd_worker_deaths_total", { backend }),
       deviceBytes: of(metrics, "inferd_device_memory_bytes", { backend, kind: "total" }),
+      residentBytes: of(metrics, "inferd_worker_resident_bytes", { backend }),
     })),
   };
 }
@@ -43,7 +44,7 @@ export function readDaemon(metrics) {
 /** @param {Metrics} metrics @returns {string[]} the backends that anything is counted of */
 function namesOf(metrics) {
   const names = new Set();
-  for (const name of ["inferd_tokens_total", "inferd_saved_prompt_bytes", "inferd_worker_deaths_total", "inferd_device_memory_bytes"])
+  for (const name of ["inferd_tokens_total", "inferd_saved_prompt_bytes", "inferd_worker_deaths_total", "inferd_device_memory_bytes", "inferd_worker_resident_bytes"])
     for (const [backend] of totalsBy(metrics, name, "backend")) if (backend) names.add(backend);
   return [...names].sort();
 }

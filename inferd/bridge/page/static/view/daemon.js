@@ -8,7 +8,7 @@ import { html } from "./html.js";
 /** Requests of the queue that are shown. */
 const SHOWN = 20;
 /** A worker of which nothing has been counted. */
-const IDLE = { hits: 0, misses: 0, read: 0, kept: 0, savedBytes: 0, deaths: 0, deviceBytes: 0 };
+const IDLE = { hits: 0, misses: 0, read: 0, kept: 0, savedBytes: 0, deaths: 0, deviceBytes: 0, residentBytes: 0 };
 
 /**
  * @typedef {import("../state/machine.js").Machine} Machine
@@ -64,7 +64,7 @@ export class Workers extends Component {
       <h2>Memory and workers</h2>
       <p>The models need ${text} of memory that they may take. <meter min="0" max="1" high="0.95" value=${share} aria-label=${`Memory of the models: ${text}`}></meter></p>
       <table>
-        <thead><tr><th>Model</th><th class="number">Slots</th><th class="number">Prompts in cache</th><th class="number">Tokens from cache</th><th class="number">Saved prompts</th><th class="number">Deaths</th></tr></thead>
+        <thead><tr><th>Model</th><th class="number">Slots</th><th class="number">Prompts in cache</th><th class="number">Tokens from cache</th><th class="number">Memory</th><th class="number">Saved prompts</th><th class="number">Deaths</th></tr></thead>
         <tbody>${names.map((name) => this.#row(workers.find((each) => each.name === name) ?? { ...IDLE, name }, backends?.find((each) => each.name === name)))}</tbody>
       </table>
     `;
@@ -83,6 +83,7 @@ export class Workers extends Component {
         <td class="number">${backend?.n_slots ? `${count(used)} of ${count(backend.n_slots)}` : ""}</td>
         <td class="number">${percent(worker.hits, worker.hits + worker.misses)}</td>
         <td class="number">${percent(worker.kept, worker.read)}</td>
+        <td class="number">${worker.residentBytes ? size(worker.residentBytes) : ""}</td>
         <td class="number">${worker.savedBytes ? size(worker.savedBytes) : "none"}</td>
         <td class="number">${count(worker.deaths)}</td>
       </tr>

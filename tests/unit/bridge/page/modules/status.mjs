@@ -31,11 +31,11 @@ test("the daemon's metrics are told by worker", () => {
     "inferd_active_requests 2", "inferd_queued_requests 3", "inferd_memory_needed_bytes 10", "inferd_memory_budget_bytes 40",
     'inferd_tokens_total{backend="b",kind="input"} 8', 'inferd_tokens_total{backend="b",kind="cached"} 6', 'inferd_tokens_total{backend="b",kind="output"} 5',
     'inferd_cached_prompts_total{backend="b",outcome="hit"} 1', 'inferd_cached_prompts_total{backend="b",outcome="cache_miss"} 2',
-    'inferd_worker_deaths_total{backend="a"} 4',
+    'inferd_worker_deaths_total{backend="a"} 4', 'inferd_worker_resident_bytes{backend="c"} 9',
   ].join("\n");
   const { workers, ...all } = readDaemon(readMetrics(text));
   assert.deepEqual(all, { running: 2, queued: 3, paused: 0, tokens: 5, neededBytes: 10, budgetBytes: 40 });
-  assert.deepEqual(workers.map(({ name, deaths }) => [name, deaths]), [["a", 4], ["b", 0]]);
+  assert.deepEqual(workers.map(({ name, deaths, residentBytes }) => [name, deaths, residentBytes]), [["a", 4, 0], ["b", 0, 0], ["c", 0, 9]]);
   const [, { hits, misses, read, kept }] = workers;
   assert.deepEqual([hits, misses, read, kept], [1, 2, 8, 6]);
 });
