@@ -1,14 +1,13 @@
 """``inferd`` without a command, on a terminal: help, and an offer where no daemon runs."""
 
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
 
+from inferd.cli.chat.asking import end_by_signals
 from inferd.cli.chat.chat import missing_packages
 from inferd.cli.connect import configured_directory
 from inferd.cli.console import EXIT_OK, stdin
@@ -21,7 +20,6 @@ from inferd.surfaces import V2
 from inferd.terminal import print_line, print_stderr, print_text
 
 QUESTION: Final = "Start one for a chat, which ends with it? [y/N] "
-_ENDED_BY: Final = 128
 
 
 def is_on_terminal() -> bool:
@@ -44,8 +42,7 @@ def run(show_help: Callable[[], None], chat: Callable[[], int]) -> int:
     print_line("No daemon runs here.")
     if missing_packages() or not agrees():
         return EXIT_OK
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, _leave)
+    end_by_signals()
     with tempfile.TemporaryDirectory(prefix="inferd-chat-") as scratch:
         log = Path(scratch) / "daemon.log"
         with own_daemon("inferd", [], directory, log):
@@ -82,8 +79,3 @@ def agrees() -> bool:
         return stdin().readline().strip().lower() in ("y", "yes")
     except UnicodeDecodeError:
         return False
-
-
-def _leave(number: int, _frame: FrameType | None) -> NoReturn:
-    """End the session with the terminal, and the daemon with it."""
-    raise SystemExit(_ENDED_BY + number)

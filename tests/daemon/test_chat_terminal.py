@@ -229,6 +229,8 @@ def test_a_prompt_may_have_lines_by_keys_and_by_a_paste(chat, tmp_path):
         if "message" in each and each["message"]["role"] == "prompter"
     ]
     assert prompt == "one\ntwo\nthreefour\nfive\n\nsix"
+    kill(terminal, signal.SIGTERM)
+    assert terminal.code() == 128 + signal.SIGTERM
 
 
 def test_the_position_in_the_queue_is_shown_while_waiting(chat, daemon):

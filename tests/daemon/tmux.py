@@ -124,6 +124,6 @@ class Terminal:
         return int(found[1])
 
 
-def kill(terminal: Terminal) -> None:
-    """End the program at once, as a crash does."""
-    os.kill(terminal.pid(), 9)
+def kill(terminal: Terminal, number: int = 9) -> None:
+    """Send the program a signal, by default that which ends it as a crash does."""
+    os.kill(terminal.pid(), number)

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from inferd.client.core.answer import Event, FinalAnswer
 from inferd.client.library.streams import ChatStream
 
 DRAW_S: Final = 0.05
 """Seconds between two looks at what has come: more would be seen as jerks, less as nothing."""
+_ENDED_BY: Final = 128
+"""Added to the number of a signal, it is the exit code of a command that it has ended."""
 _INPUT_FLAGS: Final = 0
 _LOCAL_FLAGS: Final = 3
 """Places of the flags in what ``tcgetattr`` gives."""
@@ -27,6 +29,19 @@ class AnswerEnd:
     answer: FinalAnswer | None = None
     error: Exception | None = None
     """Why there is no whole answer."""
+
+
+def end_by_signals() -> None:
+    """Have the end of the terminal, and SIGTERM, end the command as an exception does.
+
+    So the terminal is left as it was, and a daemon that was started for a chat is stopped.
+    """
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(_ENDED_BY + number)
 
 
 class Interrupts:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from inferd import __version__
 from inferd.chats.records import ChatSampling, OwnSettings
-from inferd.cli.chat.asking import silent_keys
+from inferd.cli.chat.asking import end_by_signals, silent_keys
 from inferd.cli.chat.chat import terminal_size
 from inferd.cli.chat.commands.parsing import NAMES
 from inferd.cli.chat.editor import PromptEditor
@@ -52,6 +52,7 @@ def chat(arguments: argparse.Namespace, token: str | None) -> None:
     greet(state, is_sample=getattr(arguments, "is_sample", False))
     if arguments.continues:
         go_on(state, arguments)
+    end_by_signals()
     editor = PromptEditor(
         [f"/{name}" for name in NAMES],
         state.status,

@@ -1,6 +1,5 @@
 import io
 import os
-import signal
 import socket
 import sys
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ def told(monkeypatch):
     monkeypatch.setattr(alone, "configured_directory", lambda: None)
     monkeypatch.setattr(alone, "is_absent", lambda _: True)
     monkeypatch.setattr(alone, "missing_packages", list)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(alone, "end_by_signals", lambda: None)
 
     def run(said: str) -> list[str]:
         monkeypatch.setattr(sys, "stdin", io.StringIO(said))

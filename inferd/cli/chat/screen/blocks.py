@@ -69,7 +69,19 @@ class BlockSplitter:
             added, rest = self._long(line)
             finished += [*added, *self._add(f"{rest}\n")]
         added, self._partial = self._long(partial)
-        return [*finished, *added]
+        finished += added
+        if self._has_blank and self._is_new_paragraph():
+            finished += self._finish()
+        return finished
+
+    def _is_new_paragraph(self) -> bool:
+        """Tell whether the last line, of which only a part has come, begins a block.
+
+        Behind a list it may be an item of it, which its first characters do not tell.
+        """
+        text = "".join(self._lines).lstrip("\n")
+        begins = bool(self._partial) and not self._partial[0].isspace()
+        return bool(text) and begins and not self._fence and not _ITEM.match(text)
 
     def _long(self, line: str) -> tuple[list[MarkdownBlock], str]:
         """Finish what is too long of a line; return the rest of it."""

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from inferd.client.core import plans
-from inferd.client.core.conversation import chat_request, messages_of
+from inferd.client.core.conversation import AnyMessage, chat_request, messages_of
 from inferd.client.core.failures import (
     BackendUnavailable,
     ClientError,
@@ -19,6 +19,7 @@ from inferd.client.core.failures import (
 from inferd.client.core.vectors import BATCH_BYTES, BATCH_TEXTS, embed_batches
 from inferd.client.frames import ClientBlocksDone, ClientErrorFrame
 from inferd.limits.protocol import MAX_RERANK_DOCUMENTS
+from inferd.wire.blocks import ImageAttachment, ImageBlock, Message
 from inferd.wire.offered_facts import OfferedFacts
 from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import (
@@ -102,6 +103,17 @@ def test_a_prompt_is_a_text_or_a_conversation_and_its_mistakes_are_named():
             messages_of([wrong])
     with pytest.raises(TypeError, match="temprature"):
         chat_request("1", "x", {"temprature": 1}, stream=True)  # type: ignore[typeddict-unknown-key]
+
+
+def test_pictures_go_with_the_messages_that_refer_to_them():
+    picture = ImageAttachment(id="1", width=1, height=1, bytes="AAAA")
+    asked: AnyMessage = {
+        "role": "user",
+        "content": [{"type": "image", "attachment_id": "1"}],
+    }
+    request = chat_request("1", [asked], {"attachments": [picture]}, stream=True)
+    assert request.attachments == [picture]
+    assert request.messages == [Message("user", [ImageBlock("1")])]
 
 
 def test_tools_are_called_until_an_answer_calls_none():
