@@ -103,7 +103,7 @@ def open_client(
         with FrameClient(directory) as client:
             yield client
     except NoDaemonError as error:
-        raise _unserved(error, directory, wanted, surfaces) from error
+        raise unserved(error, directory, wanted, surfaces) from error
     except RequestFailedError as error:
         raise CommandError(str(error), hint=hint_for(error)) from error
     except ClientError as error:
@@ -121,13 +121,20 @@ def hint_for(error: RequestFailedError) -> str:
     return ""
 
 
-def _unserved(
+def unserved(
     error: NoDaemonError,
     directory: Path | None,
     wanted: str,
     surfaces: Sequence[Surface],
 ) -> CommandError:
-    """Distinguish no daemon, a loading one, and one that lacks the service."""
+    """Distinguish no daemon, a loading one, and one that lacks the service.
+
+    Args:
+        error: nothing answered.
+        directory: of the sockets; ``None`` for the default ones.
+        wanted: what the daemon must offer, such as ``embeddings``.
+        surfaces: where the daemon may offer it.
+    """
     key = next((each.name for each in surfaces if each.offers == wanted), "")
     status, is_supported = _status(directory, key, surfaces)
     if status is None:

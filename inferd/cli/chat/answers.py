@@ -67,7 +67,8 @@ class Answerer:
                 self._fit(prompt, interrupts)
             except (ClientError, MediaError, MissingExtraError) as error:
                 self._tell(error)
-        state.look_up()
+        if state.facts is None or state.facts.n_ctx is None:
+            state.look_up()  # it was not loaded before
 
     def _tell(self, error: Exception) -> None:
         self._view.end()

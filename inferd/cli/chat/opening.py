@@ -20,12 +20,13 @@ from inferd.cli.chat.screen.transcript import show_branch
 from inferd.cli.chat.session import ChatSession
 from inferd.cli.chat.state import ChatState
 from inferd.cli.commands.generate import SAMPLE_NOTE
+from inferd.cli.connect import unserved
 from inferd.cli.console import CommandError, stdin
-from inferd.cli.unreachable import connection_hint
-from inferd.client.core.failures import ClientError
+from inferd.client.core.failures import ClientError, NoDaemonError
 from inferd.client.library.blocking import Client
 from inferd.models.embedded import CHAT_DEFAULTS
 from inferd.paths import state_directory
+from inferd.surfaces import SURFACES
 from inferd.terminal import print_styled
 
 
@@ -44,8 +45,11 @@ def chat(arguments: argparse.Namespace, token: str | None) -> None:
     try:
         state.served = state.client.models()
     except ClientError as error:
-        hint = "" if arguments.url else connection_hint(error)
-        raise CommandError(str(error), hint=hint) from error
+        if isinstance(error, NoDaemonError) and arguments.url is None:
+            raise unserved(
+                error, arguments.directory, "generation", SURFACES
+            ) from error
+        raise CommandError(str(error)) from error
     check_model(state)
     if not arguments.private:
         keep_history(state)
@@ -131,16 +135,10 @@ def greet(state: ChatState, *, is_sample: bool) -> None:
 
 
 def go_on(state: ChatState, arguments: argparse.Namespace) -> None:
-    """Open the chat that was used last; a model or a system message that is given is its.
-
-    Raises:
-        CommandError: there is none, or another session has it open.
-    """
-    found = state.folder.chats() if state.folder else ()
-    if not found:
-        state.painter.note("no chats are kept yet: this is the first")
+    """Open the chat that was used last; a model or a system message that is given is its."""
+    if not open_last(state):
+        state.painter.note("there is no chat to go on with: this is a new one")
         return
-    state.open(found[0].id)
     settings = state.settings_now
     if arguments.model:
         settings = replace(settings, model_config_name=arguments.model)
@@ -150,6 +148,17 @@ def go_on(state: ChatState, arguments: argparse.Namespace) -> None:
         state.change_settings(settings)
     show_branch(state.painter, state.conversation)
     state.tell_missing_model()
+
+
+def open_last(state: ChatState) -> bool:
+    """Open the chat that was used last, of those that no other session has open."""
+    for chat_ in state.folder.chats() if state.folder else ():
+        try:
+            state.open(chat_.id)
+        except CommandError:
+            continue
+        return True
+    return False
 
 
 def line_style() -> LineStyle:

@@ -11,6 +11,7 @@ from inferd.chats.records import ContextPolicy, KeptMessage, OwnSettings
 from inferd.cli.chat.commands import catalogue
 from inferd.cli.chat.commands.parsing import CommandLine
 from inferd.cli.chat.history.folder import ChatFolder
+from inferd.cli.chat.opening import open_last
 from inferd.cli.chat.screen.painter import Painter
 from inferd.cli.chat.screen.rendering import LineStyle
 from inferd.cli.chat.session import ChatSession
@@ -234,6 +235,17 @@ def test_an_opened_chat_is_what_was_said(chatting):
     assert "The first" in shown
     assert shown.endswith("> one First.")
     assert "error: 7: there are 2" in chatting.say("/open 7")
+
+
+def test_the_chat_to_go_on_with_is_the_last_that_nobody_has_open(chatting):
+    assert not open_last(Chatting(chatting.state.folder).state)
+    chatting.answer("First.")
+    chatting.answer("Second.")
+    chatting.say("one", "/new", "two")
+    other = Chatting(chatting.state.folder)
+    assert open_last(other.state)
+    assert other.last.text == "First."
+    other.state.leave()
 
 
 def test_settings_are_changed_by_commands(chatting):
