@@ -180,11 +180,10 @@ def _escape(character: str) -> str:
 
 
 def _shown(name: str, value: object) -> object:
-    if not isinstance(value, str):
-        return value
     if name == "exception":  # indented, so that no line of it looks like an event
-        return "\n".join(f"  {escape(each)}" for each in value.rstrip().split("\n"))
-    return escape(value)
+        lines = str(value).rstrip().split("\n")
+        return "\n".join(f"  {escape(each)}" for each in lines)
+    return escape(value) if isinstance(value, str) else value
 
 
 def _exception_of(exc_info: object) -> str:
