@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from inferd.chats.records import KeptMessage
 from inferd.cli.chat.answers import Answerer
 from inferd.cli.chat.commands.catalogue import run
 from inferd.cli.chat.commands.parsing import CommandLine, parse
@@ -35,20 +36,21 @@ class ChatSession:
         while not state.is_ending:
             draft, state.draft = state.draft, ""
             text = self._read(draft)
+            edited, state.edited = state.edited, None
             if text is None:
                 return
             state.painter.measure()
             if text.strip():
-                self._take(text)
+                self._take(text, edited)
 
-    def _take(self, text: str) -> None:
+    def _take(self, text: str, edited: KeptMessage | None) -> None:
         state = self._state
         try:
             asked = parse(text)
             if isinstance(asked, CommandLine):
                 run(state, asked)
             else:
-                self._send(asked)
+                self._send(asked, edited)
             if state.asks_again:
                 state.asks_again = False
                 self._answer_again()
@@ -59,15 +61,18 @@ class ChatSession:
         except KeyboardInterrupt:
             state.painter.note("(stopped)")
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str, edited: KeptMessage | None) -> None:
         """Add a prompt to the chat, with what goes with it, and have it answered."""
         state = self._state
+        parent_id = state.conversation.parent_of_next
+        if edited is not None:
+            parent_id = edited.parent_id
         files = [*state.pending]
         prompt = new_message(
             state.conversation,
             message_id=new_id(),
             now_us=now_us(),
-            parent_id=state.conversation.parent_of_next,
+            parent_id=parent_id,
             is_prompt=True,
             text="\n".join([*state.texts, text]),
         )

@@ -86,6 +86,8 @@ class ChatState:
     """Whether the last prompt is to be answered anew."""
     draft: str = ""
     """What the next prompt begins with."""
+    edited: KeptMessage | None = None
+    """The prompt that the next one replaces in this branch, if it is sent."""
 
     def __post_init__(self) -> None:
         self.client = self.make_client()

@@ -23,7 +23,7 @@ def edit(state: ChatState, _: str) -> None:
     if prompt is None:
         raise CommandError("there is no prompt to change")
     state.draft = prompt.text
-    state.go_to(prompt.parent_id)
+    state.edited = prompt
 
 
 def branch(state: ChatState, number: str) -> None:

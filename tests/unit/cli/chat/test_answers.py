@@ -204,6 +204,8 @@ def test_a_prompt_that_was_changed_leaves_the_old_one_as_a_branch(chatting):
     chatting.answer("Second.")
     chatting.say("one", "/edit", "other")
     assert chatting.texts_asked() == [("user", "other")]
+    chatting.say("/edit", "")
+    assert chatting.last.text == "Second."
     shown = chatting.say("/branch", "/branch 1")
     assert "* 2 Second." in shown
     assert shown.endswith("> one First.")
