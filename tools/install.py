@@ -75,12 +75,17 @@ EXTRAS: Final = (
     "tools",
     "postgresql",
 )
+GUIDES: Final = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "THREAT_MODEL.md"),
+    *("docs", "adr", "protocol"),
+)
+"""What the README leads to, for machines without a network."""
 SOURCES: Final = (
     *("inferd", "share", "systemd", "constraints.txt", "pyproject.toml"),
-    *("README.md", "LICENSE", "CHANGELOG.md"),
+    *("LICENSE", *GUIDES),
 )
 """Paths of a checkout that are installed or needed for building."""
-SHARED: Final = ("README.md", "LICENSE", "CHANGELOG.md", "systemd")
+SHARED: Final = ("LICENSE", "systemd", *GUIDES)
 HOMES = (Path("/home"), Path("/root"))
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 PYTHON_TEST = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"

@@ -1,5 +1,6 @@
 """What `make install` does with models, and where it puts what documents them."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -57,3 +58,11 @@ def test_pages_and_completions_go_where_they_are_looked_for(tmp_path):
         assert (
             files[DOCUMENTS / name].read_bytes() == (ROOT / "share" / name).read_bytes()
         )
+
+
+def test_what_the_installed_documents_lead_to_is_installed():
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)", page.read_text()):
+            place = (page.parent / target).resolve().relative_to(ROOT)
+            assert place.parts[0] in install.SHARED, f"{page.name}: {target}"
+    assert set(install.SHARED) <= set(install.SOURCES)
