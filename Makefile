@@ -21,10 +21,10 @@ docs: setup
 # Twice as many processes as cores: many tests wait for a process or a bound.
 WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --dist worksteal
-ELSEWHERE := root or systemd or short_version
+ELSEWHERE := root or systemd or short_version or long
 # The others of sixteen thousand need not be collected again.
 ALONE_IN = $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
-ELSEWHERE_IN = $$(grep -rlE --include='test_*.py' 'mark\.(root|systemd|short_version)|needs_root' tests)
+ELSEWHERE_IN = $$(grep -rlE --include='test_*.py' 'mark\.(root|systemd|short_version|long)|needs_root' tests)
 # Tests that share users, paths or a container are one scope; see tests/scheduling.py.
 SCOPED := -n 2 --dist loadscope
 

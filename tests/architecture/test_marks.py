@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.scheduling import TOGETHER, scope_of
 
 TESTS = Path(__file__).parents[1]
-MARK = re.compile(r"mark\.(root|systemd|short_version|alone)\b")
+MARK = re.compile(r"mark\.(root|systemd|short_version|long|alone)\b")
 ELSEWHERE = {TESTS / "daemon/users.py"}
 """Where ``needs_root`` is made, a name that `make` looks for as well."""
 
@@ -15,7 +15,7 @@ def test_marks_that_make_looks_for_are_written_in_test_files():
     found = {path for path in TESTS.rglob("*.py") if MARK.search(path.read_text())}
     assert {path for path in found if not path.name.startswith("test_")} == ELSEWHERE
     makefile = (TESTS.parent / "Makefile").read_text()
-    assert r"'mark\.(root|systemd|short_version)|needs_root'" in makefile
+    assert r"'mark\.(root|systemd|short_version|long)|needs_root'" in makefile
     assert r"'mark\.alone'" in makefile
 
 

@@ -26,6 +26,7 @@ def questions():
     return [question for make in made for question in make()]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_request_can_be_read_so_that_what_it_holds_is_worked_on():
     for question in questions():

@@ -99,6 +99,7 @@ def test_what_is_not_inherited_is_bound_and_unlinked_as_ever(make_daemon: MakeDa
     assert left == ["infer.sock", "inferd.lock"]
 
 
+@pytest.mark.long
 def test_a_restart_in_a_storm_of_clients_loses_no_request(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [mock(tokens=["a", "b"], token_delay_ms=1)]})
     daemon.hold("infer", "admin")

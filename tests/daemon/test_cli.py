@@ -417,6 +417,7 @@ def test_serve_refuses_a_configuration_that_is_not_there():
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.model
 def test_demo_asks_one_question_of_a_daemon_of_its_own():
     result = subprocess.run(

@@ -196,6 +196,7 @@ class ManyClients:
         client.close()
 
 
+@pytest.mark.long
 def test_of_hundreds_of_requests_that_end_at_any_time_nothing_is_left():
     admission = {"max_active": 3, "max_queued": 6}
     with daemons() as make:

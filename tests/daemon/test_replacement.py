@@ -277,6 +277,7 @@ def test_an_unload_during_a_swap_is_answered_and_no_request_fails(
     assert content_of(daemon.ask()) == "new"
 
 
+@pytest.mark.long
 def test_four_hundred_requests_wait_for_a_reload_without_room(make_daemon: MakeDaemon):
     tables = {"admission": {"max_active": 2, "max_queued": 1000}}
     old = {**NEW, "tokens": ["old"]}

@@ -241,6 +241,7 @@ def test_a_client_that_leaves_leaves_nothing(daemon):
     assert eventually(lambda: not shared_bytes(daemon.pid))
 
 
+@pytest.mark.long
 def test_twenty_minutes_that_are_appended_take_bounded_memory(daemon):
     stop, most = threading.Event(), [0]
 

@@ -1,21 +1,28 @@
 """The package's own source, for tests of what it must not do."""
 
 import ast
-from collections.abc import Iterator, Sequence
-from functools import cache
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[2] / "inferd"
 
 
-@cache
-def modules() -> Sequence[tuple[str, ast.Module]]:
-    """Give each module's path below the package, and its tree."""
-    return [
-        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text()))
-        for path in sorted(PACKAGE.rglob("*.py"))
-    ]
+def tree_of(module: str) -> ast.Module:
+    """Parse one module, by its path below the package."""
+    return ast.parse((PACKAGE / module).read_text())
+
+
+def modules(written: str | re.Pattern[str]) -> Iterator[tuple[str, ast.Module]]:
+    """Give the path below the package and the tree of modules whose text has a pattern.
+
+    To parse all of them takes seconds, and to keep their trees hundreds of megabytes.
+    """
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text()
+        if re.search(written, text):
+            yield path.relative_to(PACKAGE).as_posix(), ast.parse(text)
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

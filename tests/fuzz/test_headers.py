@@ -10,6 +10,7 @@ from inferd.models.file_error import ModelFileError
 SEED = 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_hostile_files_are_refused_or_read():
     tally = try_files(SEED, range(3000))

@@ -86,6 +86,7 @@ def test_what_a_model_cannot_do_is_refused_with_the_field(client):
     )
 
 
+@pytest.mark.long
 def test_a_long_recording_is_sent_and_heard_to_its_end(client, tmp_path):
     found = client.audio.transcriptions.create(
         model="tiny",

@@ -276,6 +276,7 @@ GRAMMARS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_no_grammar_takes_long_to_compile_or_for_a_token(walker, name):

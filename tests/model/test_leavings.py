@@ -75,6 +75,7 @@ def n_cells(backend: LlamaBackend, slot: int) -> int:
     return int(llama.llama_memory_seq_pos_max(memory, slot)) + 1
 
 
+@pytest.mark.long
 def test_of_hundreds_of_answers_nothing_is_left_but_what_is_kept(backend):
     play(backend, random.Random(1))  # noqa: S311  # the same each time
     decoder = decoder_of(backend)

@@ -159,6 +159,7 @@ def test_an_embedding_is_that_of_the_reference(pair, text):
     assert encoder.embed(text) @ reference.embed(text) >= 0.999
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", QUERIES)
 def test_documents_are_in_the_order_of_the_reference(pair, query):
     encoder, reference = pair(embedded("rerank"))

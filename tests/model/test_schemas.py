@@ -50,6 +50,7 @@ def test_there_are_two_hundred_schemas_and_more():
     assert len({json.dumps(each) for each in SCHEMAS.values()}) == len(SCHEMAS)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(8))
 def test_whatever_is_allowed_satisfies_the_schema(walker, number):
@@ -84,6 +85,7 @@ def published():
     return found.values()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_the_published_suite_asks_for_is_written_or_refused_by_name(walker):
     outcomes: Counter[str] = Counter()
@@ -193,6 +195,7 @@ def backend(embedded_chat):
     return load(embedded_chat, n_ctx=512)[0]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "temperature"), [*zip(WANTED, cycle([0, 1.0]), strict=False)]

@@ -48,6 +48,7 @@ def run(backend, asked):
     return collect(iter(took))[1], [each for step in took for _, each in step.drafted]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_the_likeliest_answer_is_the_same_with_lookups_which_guess_repetitions_well(
     plain, with_lookup, prompt

@@ -15,6 +15,7 @@ SPEECH = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "between"), [("speech", ""), ("speech-multilingual", ",")]
 )

@@ -33,6 +33,7 @@ def daemon():
         yield make({"backend": [backend]}).start()
 
 
+@pytest.mark.long
 def test_the_daemon_writes_the_words_that_whisper_cpp_writes_alone(daemon, tmp_path):
     [sound] = spoken([TEXT], tmp_path)
     ours = heard_by_daemon(daemon.directory / surfaces.V2.socket, sound).text

@@ -103,6 +103,7 @@ def test_the_english_model_writes_the_clip_down_exactly(plain):
     assert done["usage"]["input_tokens"] >= 50 * CLIP_MS // 1000
 
 
+@pytest.mark.long
 def test_the_multilingual_model_writes_it_down_and_tells_the_language(
     make_daemon: MakeDaemon, clip
 ):
@@ -296,6 +297,7 @@ def untrained(make_daemon: MakeDaemon, tmp_path: Path) -> DaemonProcess:
     return make_daemon({"backend": [whispercpp(model=str(model), n_threads=1)]}).start()
 
 
+@pytest.mark.long
 def test_sound_that_is_appended_for_long_takes_bounded_memory(untrained):
     piece = append(silence(10))
     with untrained.connect(V2) as client:
@@ -313,6 +315,7 @@ def test_sound_that_is_appended_for_long_takes_bounded_memory(untrained):
     assert most - before < APPENDED_BYTES
 
 
+@pytest.mark.long
 def test_a_long_sound_in_a_descriptor_takes_bounded_memory(untrained):
     attachment = {"kind": "audio", "id": "a", "sample_rate": RATE, "fd": 0}
     with untrained.connect(V2) as client:

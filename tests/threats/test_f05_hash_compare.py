@@ -7,7 +7,7 @@ from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.model_file import check_sha256
 from tests.fakes.gguf_bytes import gguf
-from tests.fakes.source import calls, modules
+from tests.fakes.source import calls, tree_of
 
 CONTENT = gguf() + b"and weights"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -42,10 +42,9 @@ def test_a_part_of_the_hash_is_not_enough(model, n_digits):
 
 
 def test_what_decides_is_a_comparison_in_constant_time():
-    trees = dict(modules())
     [function] = [
         node
-        for node in ast.walk(trees["worker/model_file.py"])
+        for node in ast.walk(tree_of("worker/model_file.py"))
         if isinstance(node, ast.FunctionDef) and node.name == "check_sha256"
     ]
     [decision] = [node for node in ast.walk(function) if isinstance(node, ast.If)]

@@ -117,7 +117,7 @@ def status(pid: int) -> dict[str, str]:
 def test_native_libraries_are_imported_by_the_worker_alone():
     importers = {
         module
-        for module, tree in modules()
+        for module, tree in modules("|".join(NATIVE))
         if {name.split(".")[0] for name in imports(tree)} & NATIVE
     }
     assert importers

@@ -192,6 +192,7 @@ def hostile_requests(family):
         yield name, "infer.v2.sock", asked
 
 
+@pytest.mark.long
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.harness import mock
-from tests.fakes.source import calls, imports, modules, names
+from tests.fakes.source import calls, imports, modules, names, tree_of
 
 DAEMON = {"engine/supervisor/spawn.py", "engine/supervisor/spawner.py"}
 """The only modules of the daemon that start processes: workers, and what starts those with a
@@ -34,12 +34,16 @@ FORKING = (
     "worker/spawner/children.py",
 )
 """Go on as two of themselves, and start nothing."""
-SPAWNING = re.compile(
+CALLS = (
     r"\b(os\.(fork\w*|exec\w+|spawn\w+|posix_spawn\w*|popen|system)"
-    r"|run_process|open_process|pty\.\w+|ctypes\.\w+\.system)$"
+    r"|run_process|open_process|pty\.\w+|ctypes\.\w+\.system)"
 )
+SPAWNING = re.compile(f"{CALLS}$")
 STARTING = ("subprocess.run", "subprocess.Popen", "trio.lowlevel.open_process")
 LIBRARIES = {"subprocess", "multiprocessing", "pty", "concurrent", "pexpect"}
+WRITTEN = re.compile(
+    rf"{CALLS}|import .*\b({'|'.join(LIBRARIES)})\b|from ({'|'.join(LIBRARIES)})\b"
+)
 
 
 def spawns(tree: ast.AST) -> bool:
@@ -48,7 +52,7 @@ def spawns(tree: ast.AST) -> bool:
 
 
 def test_processes_are_started_and_forked_in_known_places():
-    assert {module for module, tree in modules() if spawns(tree)} == {
+    assert {module for module, tree in modules(WRITTEN) if spawns(tree)} == {
         *ALLOWED,
         *BECOMING,
         *FORKING,
@@ -58,7 +62,7 @@ def test_processes_are_started_and_forked_in_known_places():
 
 @pytest.mark.parametrize("module", sorted(THREADS))
 def test_what_has_threads_starts_no_process(module):
-    tree = dict(modules())[module]
+    tree = tree_of(module)
     roots = {name.split(".")[0] for name in imports(tree)}
     assert roots & LIBRARIES == {"concurrent"}
     assert not any(map(SPAWNING.search, names(tree)))
@@ -68,17 +72,15 @@ def test_what_has_threads_starts_no_process(module):
 @pytest.mark.parametrize("module", sorted(COMMANDS))
 def test_the_daemon_does_not_import_what_starts_processes_for_commands(module):
     name = "inferd." + module.removesuffix(".py").replace("/", ".")
-    users = {each for each, tree in modules() if name in {*imports(tree)}}
+    last = name.rpartition(".")[2]
+    users = {each for each, tree in modules(last) if name in {*imports(tree)}}
     assert [each for each in users if not each.startswith(USED_BY_COMMANDS)] == []
 
 
 @pytest.mark.parametrize("module", FORKING)
 def test_what_forks_starts_nothing(module):
-    assert (
-        not {name.split(".")[0] for name in imports(dict(modules())[module])}
-        & LIBRARIES
-    )
-    spawning = filter(SPAWNING.search, names(dict(modules())[module]))
+    assert not {name.split(".")[0] for name in imports(tree_of(module))} & LIBRARIES
+    spawning = filter(SPAWNING.search, names(tree_of(module)))
     assert {*spawning} == {"os.fork"}
 
 
@@ -91,7 +93,7 @@ def test_the_search_would_find_another(text):
 
 @pytest.mark.parametrize("module", sorted(ALLOWED))
 def test_no_process_is_started_through_a_shell_or_from_a_string(module):
-    started = list(calls(dict(modules())[module], *STARTING))
+    started = list(calls(tree_of(module), *STARTING))
     assert started
     for call in started:
         assert "shell" not in {keyword.arg for keyword in call.keywords}

@@ -165,7 +165,7 @@ def test_templates_are_rendered_by_the_worker_alone():
     }
     importers = {
         module
-        for module, tree in modules()
+        for module, tree in modules("jinja2|inferd.dialects.prompt")
         if any(name.split(".")[0] == "jinja2" for name in imports(tree))
         or any(name.startswith(RENDERERS) for name in imports(tree))
     }

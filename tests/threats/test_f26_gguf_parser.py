@@ -18,7 +18,7 @@ from tests.fakes.gguf_bytes import (
     with_number,
 )
 from tests.fakes.loading import failed_load
-from tests.fakes.source import imports, modules
+from tests.fakes.source import imports, tree_of
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.whisper.models import model_bytes
 
@@ -69,6 +69,7 @@ def tiny(tmp_path_factory) -> bytes:
     return write_tiny_model(path).read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value"),
@@ -129,7 +130,6 @@ PARTS = ("header", "reader", "consistency", "rules", "values", "parts")
 
 
 def test_what_checks_a_file_runs_no_code_of_the_library():
-    trees = dict(modules())
     for module in (
         "worker/model_file.py",
         "worker/llama/gguf/files.py",
@@ -137,5 +137,5 @@ def test_what_checks_a_file_runs_no_code_of_the_library():
         *(f"models/gguf_header/{part}.py" for part in PARTS),
         *(f"models/whisper_header/{part}.py" for part in ("header", "tensors")),
     ):
-        roots = {name.split(".")[0] for name in imports(trees[module])}
+        roots = {name.split(".")[0] for name in imports(tree_of(module))}
         assert not roots & {"llama_cpp", "numpy", "ctypes"}

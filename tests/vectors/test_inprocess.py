@@ -62,11 +62,13 @@ async def replay_all(vectors: list[Vector], profile: str, directory: Path) -> No
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", sorted(VECTORS))
 async def test_a_daemon_in_this_process_answers_as_the_vectors_say(profile, short_dir):
     await replay_all(VECTORS[profile], profile, short_dir / "run")
 
 
+@pytest.mark.long
 async def test_a_vector_without_a_profile_needs_no_token(short_dir):
     paths = [path for path in all_vectors() if path.parent.name != "hostile"]
     vectors = [each for each in map(read_vector, paths) if each.profile is None]

@@ -437,6 +437,7 @@ class Simulation:
                 self.at(self.random.uniform(0, self.run_s), "end", name)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, BUDGET), min_size=2, max_size=4),

@@ -962,6 +962,7 @@ async def test_a_stop_before_ready_ends_at_once(short_dir, autojump_clock, nurse
     assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=150, phases=set(Phase) - {Phase.explain})
 @given(

@@ -335,6 +335,7 @@ def start(step, store, registry, tmp_path):
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("step", range(1, N_STEPS + 1))
 def test_a_command_that_is_killed_leaves_the_old_model_and_the_next_one_brings_it(

@@ -63,6 +63,7 @@ def interrupted(path, change):
     pytest.fail("the change takes more steps")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_model_is_the_old_or_the_new_one(tmp_path):
     path = tmp_path / "before"
@@ -78,6 +79,7 @@ def test_a_model_is_the_old_or_the_new_one(tmp_path):
     assert seen == {len(OLD), len(NEW)}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_model_is_there_or_removed(tmp_path):
     path = tmp_path / "before"

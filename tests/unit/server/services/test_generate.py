@@ -572,6 +572,7 @@ async def watch(server: LocalServer, backend: ScriptedBackend, max_active: int):
         assert backend.n_running <= server.admission.active <= max_active
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=150, phases=set(Phase) - {Phase.explain})
 @given(

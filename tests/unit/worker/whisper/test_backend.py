@@ -208,6 +208,7 @@ def test_a_job_that_is_dropped_amid_its_sound_leaves_nothing_behind(backend):
         os.fstat(fd)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_jobs_take_turns_and_hear_what_they_would_alone(backend):
     sounds = {ticket: noise(32, seed=ticket) for ticket in (1, 2)}
@@ -300,6 +301,7 @@ def steps_with_pauses(backend: WhisperBackend, every: int) -> tuple[Heard, int]:
     raise AssertionError
 
 
+@pytest.mark.long
 def test_a_recording_that_is_paused_between_its_chunks_is_heard_the_same(reciter):
     samples = noise(200)
     alone = hear(reciter, samples)

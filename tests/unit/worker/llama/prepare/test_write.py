@@ -313,6 +313,7 @@ def check_growth(dialect: str, of: Callable[[int], GenerateJob]) -> None:
         assert steps <= 2.5 * before
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_base")
 @each_case("dialect", sorted(DIALECTS), shards=8)
@@ -355,6 +356,7 @@ def prompt_of(dialect: str, asked: GenerateJob) -> int:
     return sum(map(len, written.pieces))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @each_case("dialect", sorted(DIALECTS), shards=8)
 @each_case("name", SCHEMAS)
