@@ -1,7 +1,7 @@
 """The same conversations through each kind of remote engine, before real servers.
 
-One model answers all of them: in a daemon, through its bridge in each of its APIs, and in the
-server of llama.cpp's Python binding.
+One model answers all of them: in a daemon, through its bridge in each of its APIs, in
+llama.cpp's own server, and in that of its Python binding.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ import msgspec
 
 from bench.lab import Lab, ModelFile
 from bench.models import model_file
+from bench.peers.llama_server import running_server
 from bench.peers.server_py import running_server_py
 from inferd.models.embedded import CHAT
 from tests.daemon.bridge import bridge_to
@@ -27,10 +28,11 @@ NAME: Final = "Each kind of remote engine, before real servers"
 N_CTX: Final = 2048
 N_THREADS: Final = 2
 OF_THE_BRIDGE: Final = ("openai", "anthropic", "ollama", "inferd", "sockets")
-OTHERS: Final = ("server.py",)
+OTHERS: Final = ("llama-server", "server.py")
 """Servers of others, which are asked as kind ``openai``."""
 LACKING: Final[Mapping[tuple[str, str], str]] = {
     ("ollama", "call"): "its API forces no call",
+    ("llama-server", "call"): "it forces no call where the template has no tools",
     ("server.py", "call"): "it takes tools, and its model calls none",
     ("server.py", "overflow"): "its refusal is a 500, as of any failure",
 }
@@ -201,11 +203,16 @@ def _server(name: str, model: ModelFile) -> Iterator[str]:
     Raises:
         ValueError: it is not known.
     """
-    if name != "server.py":
-        raise ValueError(name)
-    lab = Lab(model, frozenset(), N_THREADS)
-    with running_server_py(lab, n_slots=1, n_ctx=N_CTX) as server:
-        yield server.address
+    with ExitStack() as stack:
+        if name == "llama-server":
+            options = ("--ctx-size", str(N_CTX), "--parallel", "1", "--jinja")
+            running = running_server(model.path, threads=N_THREADS, extra_args=options)
+        elif name == "server.py":
+            lab = Lab(model, frozenset(), N_THREADS)
+            running = running_server_py(lab, n_slots=1, n_ctx=N_CTX)
+        else:
+            raise ValueError(name)
+        yield stack.enter_context(running).address
 
 
 def _backend(name: str, model: str, url: str) -> Table:

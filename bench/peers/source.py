@@ -1,14 +1,13 @@
 """The sources of a binding, which carry those of its library: from the package registry."""
 
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tools.packages import download_source, pinned
+from tools.packages import download_source, pinned, unpack
 
 PACKAGE: Final = "llama-cpp-python"
 WHISPER: Final = "pywhispercpp"
@@ -25,8 +24,7 @@ def sources(package: str = PACKAGE) -> Iterator[Path]:
     with TemporaryDirectory(prefix="inferd-sources-") as scratch:
         directory = Path(scratch)
         archive = download_source(Path(sys.executable), package, directory)
-        with tarfile.open(archive) as file:
-            file.extractall(directory, filter="data")
+        unpack(archive, directory)
         archive.unlink()
         [found] = directory.iterdir()
         yield found

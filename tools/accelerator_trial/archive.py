@@ -17,6 +17,7 @@ from tools.packages import (
     download_source,
     install_pip,
     pip,
+    unpack,
     wanted,
 )
 from tools.wheel import PACKAGE
@@ -99,8 +100,7 @@ def copy_source(made: Workspace) -> None:
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
         install_pip(python)
         source = download_source(python, PACKAGE, Path(scratch))
-        with tarfile.open(source) as archive:
-            archive.extractall(scratch, filter="data")
+        unpack(source, Path(scratch))
         [root] = Path(scratch).glob("llama_cpp_python-*/")
         for name in KEPT:
             path, target = root / name, made.source / name
