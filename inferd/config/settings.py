@@ -66,7 +66,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 BackendName = Annotated[
-    str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:/-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")
+    str, Meta(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9._:/-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")
 ]
 Alias = Annotated[
     str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")

@@ -397,7 +397,7 @@ def quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-@each_case("name", ["a", "Chat-1.5_b", "0", "x" * 64])
+@each_case("name", ["a", "Chat-1.5_b", "0", "_lorem", "x" * 64])
 def test_a_name_may_have_letters_digits_and_a_few_marks(name):
     text = f"[[backend]]\nkind = 'mock'\nname = '{name}'"
     assert parse_config(text).backend == (MockSettings(name=name),)
