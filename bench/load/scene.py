@@ -42,7 +42,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     """Requests to one server."""
 
     kind: str
-    """``inferd``, ``http`` for a server that speaks as OpenAI's, or ``bridge``."""
+    """``inferd``, ``http`` for a server that speaks as OpenAI's, ``bridge``,
+    or ``library``, the client library at the daemon's sockets."""
     address: str
     """A directory of sockets, or ``host:port``."""
     asks: list[Ask]

@@ -13,6 +13,7 @@ from bench.measures.single_stream import SINGLE_STREAM
 from bench.measures.speech import SPEECH, SPEECH_WORDS
 from bench.measures.stall import STALL
 from bench.measures.through_bridge import BRIDGE_EIGHT, BRIDGE_FIRST, BRIDGE_ONE
+from bench.measures.through_client import THROUGH_CLIENT
 from bench.measures.through_remote import THROUGH_REMOTE
 from bench.measures.warm_prefix import WARM_PREFIX
 
@@ -26,6 +27,7 @@ CHAT: Final[tuple[Measure, ...]] = (
     BRIDGE_ONE,
     BRIDGE_EIGHT,
     BRIDGE_FIRST,
+    *THROUGH_CLIENT,
     READY,
     RSS,
 )
