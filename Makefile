@@ -18,15 +18,15 @@ docs: setup
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees -c tools/site . build/site
 	@echo "open build/site/index.html"
 
-# Twice as many processes as cores: many tests wait for a process or a bound.
-WORKERS ?= 4
+# More processes than cores: some tests wait for a process or a bound.
+WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --dist worksteal
 ELSEWHERE := root or systemd or short_version or long
 # The others of sixteen thousand need not be collected again.
 ALONE_IN = $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 ELSEWHERE_IN = $$(grep -rlE --include='test_*.py' 'mark\.(root|systemd|short_version|long)|needs_root' tests)
 # Tests that share users, paths or a container are one scope; see tests/scheduling.py.
-SCOPED := -n 2 --dist loadscope
+SCOPED := -n 3 --dist loadscope
 
 test: setup
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone or accelerator)"

@@ -38,7 +38,7 @@ WITH_A_MODEL = {
     "tools-gemma4": Short(0.05),
     "hogs": Short(),
     "held-hogs": Short(0.25),
-    "guess-prompts": Short(0.05),
+    "guess-prompts": Short(0.02),
     "guess-schemas": Short(0.1),
     "headers": Short(),
     "terminal-names": Short(),
@@ -66,8 +66,8 @@ WITHOUT_A_MODEL = {
     "terminal-answers": Short(),
     "terminal-paths": Short(),
     "terminal-replies": Short(),
-    "log-refusals": Short(),
-    "log-broken-lines": Short(),
+    "log-refusals": Short(0.3),
+    "log-broken-lines": Short(0.3),
 }
 AT_ONE_DAEMON = {
     *("gbnf-escapes", "gbnf", "lark", "patterns", "schemas", "conversations"),

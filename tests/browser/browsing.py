@@ -22,7 +22,7 @@ OPTIONS: Final = [
     "--use-fake-ui-for-media-stream",
 ]
 """Chromium has no sandbox of its own as root, where the tests run; its microphone is a tone."""
-PATIENCE_MS: Final = 60_000
+PATIENCE_MS: Final = 300_000
 PIECE_BYTES: Final = 65536
 
 

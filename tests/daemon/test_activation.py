@@ -113,6 +113,7 @@ def test_a_restart_in_a_storm_of_clients_loses_no_request(make_daemon: MakeDaemo
     assert set(storm.outcomes) == {"done"}
 
 
+@pytest.mark.long
 def test_a_killed_daemon_refuses_no_connection(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [mock()]})
     daemon.hold("admin", "infer")

@@ -45,6 +45,7 @@ def client(bridge) -> Iterator[openai.OpenAI]:
         yield made
 
 
+@pytest.mark.long
 def test_a_recording_is_written_down_exactly(client):
     found = client.audio.transcriptions.create(
         model="english",

@@ -22,6 +22,7 @@ def reload(daemon: DaemonProcess, *ladder: object) -> dict[str, object]:
     return daemon.admin().order("reload")
 
 
+@pytest.mark.long
 def test_a_ladder_that_changes_is_chosen_from_again_with_the_memory_of_the_one_before(
     make_daemon: MakeDaemon, embedded_chat, tmp_path
 ):

@@ -128,6 +128,7 @@ def test_the_process_that_tries_grammars_takes_what_is_predicted(
     assert 0.6 * predicted < taken <= predicted
 
 
+@pytest.mark.long
 def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(
     make_daemon: MakeDaemon, embedded_chat
 ):

@@ -15,6 +15,7 @@ def capabilities(daemon: DaemonProcess) -> dict[str, Frame]:
     return {each["name"]: each["capabilities"] for each in listed}
 
 
+@pytest.mark.long
 def test_what_headers_say_of_a_model_is_what_it_can_do_once_it_is_loaded(
     make_daemon: MakeDaemon,
 ):
@@ -74,6 +75,7 @@ def test_two_real_models_that_do_not_fit_together_take_turns(make_daemon: MakeDa
     assert len(daemon.logged(msg="worker.unloaded")) == 2
 
 
+@pytest.mark.long
 def test_the_context_of_a_real_model_is_changed_while_it_serves(
     make_daemon: MakeDaemon,
 ):

@@ -59,6 +59,7 @@ def watched(backend, asked) -> tuple[PreparedPrompt, Witness]:
     return prepared, prepared.sampler
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_the_same_question_gets_the_same_answer_after_those_of_others(smol, sampling):
     asked = job(QUESTION, max_tokens=16, sampling=sampling)

@@ -148,6 +148,7 @@ def differences(name: str) -> Iterator[str]:
                 yield conversation
 
 
+@pytest.mark.long
 @each_case("name", NAMES, shards=5)
 def test_another_engine_writes_the_same_prompts_or_refuses_the_same(name):
     assert bool([*differences(name)]) is (name in OTHERWISE)
@@ -156,6 +157,7 @@ def test_another_engine_writes_the_same_prompts_or_refuses_the_same(name):
 # --- what a template can say ----------------------------------------------------------
 
 
+@pytest.mark.long
 def test_all_but_a_few_can_be_used():
     assert {name for name in NAMES if not probe_template(compiled(name))} == UNUSABLE
 

@@ -63,6 +63,7 @@ def test_the_likeliest_answer_is_the_same_with_lookups_which_guess_repetitions_w
         assert sum(each.accepted_tokens for each in guesses) > 0.5 * drafted > 10
 
 
+@pytest.mark.long
 def test_a_draft_model_that_is_the_model_is_right(plain, drafting):
     asked = job(PROMPTS["free"], max_tokens=48)
     given, guesses = run(drafting, asked)

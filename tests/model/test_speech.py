@@ -74,6 +74,7 @@ def test_recorded_speech_is_written_down_word_by_word(plain):
     assert all(0 <= (each.no_speech or 0) < 0.5 for each in plain.segments)
 
 
+@pytest.mark.long
 def test_speech_in_pieces_has_the_words_of_the_whole(english, plain, clip):
     heard = hear_live(english, clip, 3 * SAMPLE_RATE, wants_partials=True)
     assert words(heard) == words(plain)
@@ -104,6 +105,7 @@ def test_a_job_that_is_interrupted_ends_within_its_chunk(english, clip):
         assert english.step() == []
 
 
+@pytest.mark.long
 def test_segments_of_a_minute_come_before_its_end(english, clip):
     half_a_minute = np.pad(clip, (0, 30 * SAMPLE_RATE - len(clip)))
     start(english, 1, np.tile(half_a_minute, 2))

@@ -27,6 +27,7 @@ def test_an_embedded_model_writes_the_recording_down(name, between):
     assert segments[-1][1] == 11_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("is_multilingual", "language", "translate", "expected"),
     [

@@ -219,6 +219,7 @@ def test_sound_without_speech_ends_well(daemon, sound):
     assert done["transcription"]["audio_ms"] == len(sound) // 4 * 1000 // RATE
 
 
+@pytest.mark.long
 def test_two_that_run_and_one_that_waits_get_what_one_gets_in_a_descriptor_too(
     daemon, clip
 ):

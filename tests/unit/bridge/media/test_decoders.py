@@ -164,6 +164,7 @@ async def test_a_picture_that_claims_to_be_huge_is_refused_before_it_is_decoded(
     assert "8192 x 4097 pixels, at most 33554432" in await fault(decoders, bomb)
 
 
+@pytest.mark.long
 async def test_the_largest_picture_is_decoded_with_transparency_and_turned(decoders):
     exif = Image.Exif()
     exif[0x0112] = 6

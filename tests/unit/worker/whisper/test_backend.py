@@ -311,6 +311,7 @@ def test_a_recording_that_is_paused_between_its_chunks_is_heard_the_same(reciter
     assert n_pauses > 2
 
 
+@pytest.mark.long
 def test_a_live_recording_that_is_paused_frees_its_room_and_is_heard_the_same(backend):
     samples = noise(4.5)
     alone = hear_live(backend, samples, SAMPLE_RATE, **SURE)

@@ -114,6 +114,7 @@ def test_words_are_told_one_by_one_or_together(backend):
     assert len(by_word.segments) >= len(together.segments)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first_s", [0, 2])
 def test_what_has_come_far_ahead_is_heard_once_with_the_words_of_the_whole(
     reciter, first_s, monkeypatch
