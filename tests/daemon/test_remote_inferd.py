@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2
 import pytest
 
 from tests.daemon.bridge import bridge_to
@@ -95,20 +96,29 @@ def test_a_recording_is_transcribed_by_the_daemon_behind(front, name):
     assert done["transcription"]["audio_ms"] == 2000
 
 
+@pytest.mark.parametrize("conversation", ["local", "remote"])
 def test_daemons_that_ask_each_other_end_with_one_refusal(
-    make_daemon: MakeDaemon, short_dir: Path
+    make_daemon: MakeDaemon, short_dir: Path, tmp_path: Path, conversation: str
 ):
     path = short_dir / "b.sock"
-    first = make_daemon({"backend": [far("a", f"unix:{path}", model="b")]})
+    asking = {"tools": False, "thinking": False, "conversation": conversation}
+    first = make_daemon(
+        {"backend": [far("a", f"unix:{path}", **asking) | {"model": "b"}]}
+    )
     second = make_daemon(
-        {"backend": [far("b", f"sockets:{first.directory}", model="a")]}
+        {
+            "chats": {"database": str(tmp_path / "chats.db")},
+            "backend": [far("b", f"sockets:{first.directory}") | {"model": "a"}],
+        }
     ).start()
     with bridge_to(second, "--listen", str(path)):
         first.start()
-        for name, daemon in {"a": first, "b": second}.items():
-            [refusal] = daemon.ask(model=name)
+        [refusal] = first.ask(model="a")
+        assert "has passed the request on" in refusal["message"]
+        if conversation == "local":
             assert refusal["code"] == "invalid_request"
-            assert "has passed the request on" in refusal["message"]
+            [refusal] = second.ask(model="b")
+            assert refusal["code"] == "invalid_request"
         assert not [each for each in first.log_lines() if "suspended" in each["msg"]]
 
 
@@ -151,3 +161,58 @@ def test_an_end_that_is_not_there_or_says_nothing_is_one_error(
             assert error["retry_after_ms"] == 70
         [error] = daemon.ask(model="gone")
         assert "No such file" in error["message"]
+
+
+def test_a_bridge_keeps_the_conversation_and_is_sent_what_is_new(
+    make_daemon: MakeDaemon, short_dir: Path, tmp_path: Path
+):
+    path = short_dir / "b.sock"
+    chats = {"database": str(tmp_path / "chats.db")}
+    endless = mock(name="endless", tokens=["a "] * 500, token_delay_ms=20)
+    behind = make_daemon(
+        {"backend": [mock(tokens=["Hi ", "you."]), endless]} | {"chats": chats}
+    ).start()
+    with bridge_to(behind, "--listen", str(path)):
+        kept = {"kind": "inferd", "base_url": f"unix:{path}", "conversation": "remote"}
+        backends = [
+            {"name": f"far-{each}", "model": each, **kept}
+            for each in ("mock", "endless")
+        ]
+        front = make_daemon({"backend": backends}).start()
+        said = [{"role": "user", "content": [{"type": "text", "text": "Hello."}]}]
+        texts = []
+        with front.connect(V2) as client:
+            for number in range(2):
+                *frames, done = client.ask(
+                    blocks(id=str(number), model="far-mock", messages=said)
+                )
+                assert done["type"] == "done"
+                texts.append("".join(each["block"]["delta"] for each in frames))
+                answer = {"type": "text", "text": texts[-1]}
+                said += [{"role": "assistant", "content": [answer]}, said[0]]
+            said[1]["content"][0]["text"] = "Never said."
+            [refusal] = client.ask(blocks(id="x", model="far-mock", messages=said))
+            client.send(blocks(id="y", model="far-endless", messages=said[:1]))
+            client.frame()
+        assert texts == ["Hi you.", "Hi you."]
+        assert refusal["code"] == "invalid_request"
+        assert "is not kept at the remote" in refusal["message"]
+        [dropped, chat] = kept_chats(path)
+        assert [each["content"] for each in chat["messages"]] == [
+            "Hello.",
+            "Hi you.",
+        ] * 2
+        assert dropped["messages"][-1]["state"] == "cancelled"
+
+
+def kept_chats(path: Path) -> list[dict[str, Any]]:
+    """Read the chats of a bridge, the latest first, when no answer is unfinished."""
+    with httpx2.Client(
+        transport=httpx2.HTTPTransport(uds=str(path)), base_url="http://b"
+    ) as http:
+        while True:
+            chats = http.get("/chats").json()["chats"]
+            found = [http.get(f"/chats/{each['id']}").json() for each in chats]
+            states = {m["state"] for each in found for m in each["messages"]}
+            if not states & {"pending", "in_progress"}:
+                return found

@@ -69,12 +69,16 @@ class ChatAnswers:
         self.stop(found)
 
     def begin(
-        self, nursery: trio.Nursery, caller: HttpCaller, message: KeptMessage
+        self,
+        nursery: trio.Nursery,
+        caller: HttpCaller,
+        message: KeptMessage,
+        via: Sequence[str] = (),
     ) -> None:
         """Generate an answer that the database has as pending; once if told twice."""
         if message.id in self._running:
             return
-        running = RunningAnswer(caller.principal, message)
+        running = RunningAnswer(caller.principal, message, via)
         self._running[message.id] = running
         nursery.start_soon(self._run, caller, running)
 

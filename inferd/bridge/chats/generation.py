@@ -300,7 +300,9 @@ class Generation:
             with callers.spending(
                 self._caller, n_chars + n_answer, lambda: answer.n_tokens
             ):
-                batches = self._parts.daemon.ask(question, principal)
+                batches = self._parts.daemon.ask(
+                    question.passed_on_by(self._running.via), principal
+                )
                 async with aclosing(batches):
                     async for frames in batches:
                         self._take(frames, answer, shows=shows)

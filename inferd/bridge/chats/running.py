@@ -1,5 +1,6 @@
 """An answer that is being generated, and those who follow it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -15,6 +16,8 @@ class RunningAnswer:
     owner: str
     message: KeptMessage
     """As far as it is."""
+    via: Sequence[str] = ()
+    """The daemons that have passed on the request for it."""
     pending: PendingEvent = field(default_factory=PendingEvent)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Of its task."""

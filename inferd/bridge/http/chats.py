@@ -1,6 +1,6 @@
 """The routes of chats: requests in, documents and events out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -30,6 +30,7 @@ from inferd.bridge.http.endpoint import Handler
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.http.following import EVENTS, ChatService, Following, latest
 from inferd.bridge.http.guard import header_of
+from inferd.bridge.http.questions import via_of
 from inferd.bridge.identity.caller import HttpCaller
 from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.token import OWN_USER
@@ -188,7 +189,7 @@ class ChatRoutes:
         own = getattr(self, f"_{action}", None)
         if action in {"create_answer", "create_both"}:
             new = await getattr(service.handlers, action)(request)
-            found = self._begin(service, caller, new)
+            found = self._begin(service, caller, new, via_of(exchange))
         elif own is not None:
             found = await own(service, request)
         else:
@@ -249,13 +250,17 @@ class ChatRoutes:
         await exchange.respond(200, data, kept.media_type, file_headers(kept))
 
     def _begin(
-        self, service: ChatService, caller: HttpCaller, new: NewAnswer
+        self,
+        service: ChatService,
+        caller: HttpCaller,
+        new: NewAnswer,
+        via: Sequence[str],
     ) -> object:
         """Generate a new answer; return what its client is told."""
         assert self._nursery is not None  # noqa: S101  # ``run`` opens it first
         service.answers.stop(new.cancelled)
         if new.is_new:
-            service.answers.begin(self._nursery, caller, new.message)
+            service.answers.begin(self._nursery, caller, new.message, via)
         answer = message_document(new.message)
         if new.prompt is None:
             return answer

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-import msgspec
 import trio
 
 from inferd.bridge.http.exchange import HttpExchange
@@ -17,7 +16,6 @@ from inferd.bridge.translation.api import FormOperation, LiveOperation, Operatio
 from inferd.bridge.translation.question import (
     Asked,
     DaemonFrame,
-    DaemonRequest,
     Question,
 )
 from inferd.bridge.upstream.live_sound import LiveSound
@@ -60,7 +58,7 @@ async def read_question(
     ask = partial(operation.ask, body, asked)
     is_large = len(body) >= THREADED_BODY_BYTES
     question = await trio.to_thread.run_sync(ask) if is_large else ask()
-    question = _with_via(question, exchange)
+    question = question.passed_on_by(via_of(exchange))
     return question, len(body) + (getattr(question.request, "max_tokens", None) or 0)
 
 
@@ -72,7 +70,7 @@ async def _read_live(
 ) -> tuple[Question, int]:
     """Read the line of a request and translate it; its sound follows."""
     line, rest = await exchange.read_line(APPENDED_LINE_BYTES)
-    question = _with_via(operation.ask(line, asked), exchange)
+    question = operation.ask(line, asked).passed_on_by(via_of(exchange))
     assert question.appended is not None  # noqa: S101  # of such an operation
     sound = LiveSound(question.appended, rest, settings.max_sound_s)
     most = math.ceil(settings.max_sound_s * SOUND_TOKENS_PER_S)
@@ -92,19 +90,15 @@ async def _read_form(
     )
     form = parser.end()
     longest = math.ceil(settings.max_sound_s * SOUND_TOKENS_PER_S)
-    question = _with_via(operation.ask(form, asked), exchange)
+    question = operation.ask(form, asked).passed_on_by(via_of(exchange))
     return question, min(len(form.file), longest)
 
 
-def _with_via(question: Question, exchange: HttpExchange) -> Question:
-    """Tell the daemon which ones have passed the request on."""
+def via_of(exchange: HttpExchange) -> list[str]:
+    """Return the daemons that have passed a request on."""
     values = [value for name, value in exchange.headers if name == _VIA_HEADER]
-    if not values:
-        return question
     names = b",".join(values).decode("latin-1").split(",")
-    via = [stripped for each in names if (stripped := each.strip())]
-    request: DaemonRequest = msgspec.structs.replace(question.request, via=via)
-    return dataclasses.replace(question, request=request)
+    return [stripped for each in names if (stripped := each.strip())]
 
 
 async def lowering(

@@ -1,8 +1,10 @@
 """What an API makes of a request: a request of the daemon, and the form of its answer."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, Self
+
+import msgspec
 
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.media import EncodedMedium
@@ -132,6 +134,13 @@ class Question:
     model does not reason."""
     unenforced: str = ""
     """The places of what is asked for and not enforced, which a header tells."""
+
+    def passed_on_by(self, via: Sequence[str]) -> Self:
+        """Return it with the daemons that have passed it on, by which loops are found."""
+        if not via:
+            return self
+        request: DaemonRequest = msgspec.structs.replace(self.request, via=[*via])
+        return replace(self, request=request)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The kind ``inferd``: another daemon, asked over its sockets or through its bridge."""
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
@@ -23,6 +23,10 @@ class InferdSettings(RemoteSettings, frozen=True, tag="inferd", tag_field="kind"
 
     generate: bool = True
     """The model there answers conversations."""
+    conversation: Literal["local", "remote"] = "local"
+    """Who has what was said before: ``local``, each request sends all of it; ``remote``, the
+    bridge keeps it in a chat, and is sent the user's new message alone. The key is a token of
+    that bridge, to whose name the chats belong."""
     tools: bool = False
     """The model there calls tools."""
     thinking: bool = False
@@ -59,11 +63,30 @@ def _contradiction(settings: InferdSettings) -> Contradiction | None:
     uses = (settings.generate, settings.embed, settings.rerank, settings.transcribe)
     if not any(uses):
         return Contradiction("generate", "false", "embed, rerank or transcribe = true")
+    return (
+        _of_sockets(settings)
+        or _of_kept_chats(settings)
+        or find_contradiction(settings)
+    )
+
+
+def _of_sockets(settings: InferdSettings) -> Contradiction | None:
     for key in ("api_key_env", "api_key_credential"):
         value = getattr(settings, key)
         if settings.has_sockets and value is not None:
             return Contradiction(key, value, "the base_url of a bridge")
-    return find_contradiction(settings)
+    return None
+
+
+def _of_kept_chats(settings: InferdSettings) -> Contradiction | None:
+    if settings.conversation == "local":
+        return None
+    if settings.has_sockets:
+        return Contradiction("conversation", "remote", "the base_url of a bridge")
+    for key in ("tools", "structure", "token_ids", "vision", "audio"):
+        if getattr(settings, key):
+            return Contradiction(key, "true", 'conversation = "local"')
+    return None
 
 
 INFERD: Final = remote_kind(

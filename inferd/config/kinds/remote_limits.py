@@ -53,6 +53,10 @@ LAST_READ_S: Final = 0.1
 """Seconds for the end of an HTTP answer after the end of what it says: with most servers both
 come at once. Without it the connection serves no other request."""
 
+DROPPED_S: Final = 5.0
+"""Seconds for telling a remote that an answer is not waited for, where it goes on without its
+reader."""
+
 IDLE_CONNECTIONS: Final = 16
 """Idle connections that are kept at most."""
 

@@ -46,6 +46,11 @@ class RemoteRequest(NamedTuple):
     """Whether the path is below the server's root instead."""
     via: tuple[str, ...] = ()
     """The daemons that pass it on."""
+    then: "Callable[[bytes], RemoteRequest] | None" = None
+    """Writes the request that follows, given the document that answers this one; raises
+    ``RemoteError`` for what is none. The answer to the last one is the job's."""
+    when_dropped: "RemoteRequest | None" = None
+    """Sent where the answer is not waited for, if the end of a connection does not tell it."""
 
 
 class TokenPiece(NamedTuple):

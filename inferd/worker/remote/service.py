@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from inferd.backend.job import GenerateJob, Job, media_of
 from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.kinds.remote_limits import (
+    DROPPED_S,
     LAST_READ_S,
     STEP_PIECES,
     TRIAL_S,
@@ -190,6 +191,8 @@ class RemoteService(Generic[S]):
         try:
             with question.scope:
                 await self._try(ticket, question, exchange)
+            if question.scope.cancelled_caught:
+                await _tell_dropped(question.request, exchange)
         finally:
             self._breaker.abandoned(ticket)
             self._running.discard(ticket)
@@ -297,8 +300,13 @@ class RemoteService(Generic[S]):
         reader: StreamReader,
         exchange: RemoteConnections,
     ) -> None:
+        request = question.request
+        while request.then is not None:
+            body = await _read_document(exchange, request)
+            request = request.then(body)._replace(via=request.via)
+            question.request = request
         async with (
-            exchange.ask(question.request) as (parts, deadline),
+            exchange.ask(request) as (parts, deadline),
             aclosing(parts),
         ):
             async for data in parts:
@@ -355,6 +363,13 @@ def _step(ticket: int, pieces: Sequence[TokenPiece]) -> Step:
             (ticket, each.token_id) for each in pieces if each.token_id is not None
         ],
     )
+
+
+async def _tell_dropped(request: RemoteRequest, exchange: RemoteConnections) -> None:
+    """Tell a remote that nobody waits for an answer, if it has to be told."""
+    if request.when_dropped is not None:
+        with trio.move_on_after(DROPPED_S), suppress(RemoteError):
+            await _read_document(exchange, request.when_dropped)
 
 
 async def _read_document(exchange: RemoteConnections, request: RemoteRequest) -> bytes:

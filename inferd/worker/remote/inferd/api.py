@@ -21,6 +21,7 @@ from inferd.worker.remote.inferd.frames import error_in_answer, error_of_status
 from inferd.worker.remote.inferd.offered import models_of
 from inferd.worker.remote.inferd.request import write_chat, write_count
 from inferd.worker.remote.inferd.speech import read_transcribe, write_transcribe
+from inferd.worker.remote.kept_chats.api import kept_chats
 
 
 def capabilities(settings: InferdSettings) -> BackendCapabilities:
@@ -50,7 +51,7 @@ def capabilities(settings: InferdSettings) -> BackendCapabilities:
 
 def api_of(settings: InferdSettings) -> RemoteApi[InferdSettings]:
     """Return the record of a backend; what it can do decides where models are listed."""
-    return RemoteApi(
+    api = RemoteApi(
         name="a daemon",
         headers=bearer,
         errors=ErrorReader(error_of_status, error_in_answer),
@@ -64,3 +65,4 @@ def api_of(settings: InferdSettings) -> RemoteApi[InferdSettings]:
         takes_sound=True,
         takes_plain_media=True,
     )
+    return kept_chats(api) if settings.conversation == "remote" else api
