@@ -179,8 +179,9 @@ def test_a_bridge_keeps_the_conversation_and_is_sent_what_is_new(
             for each in ("mock", "endless")
         ]
         front = make_daemon({"backend": backends}).start()
-        said = [{"role": "user", "content": [{"type": "text", "text": "Hello."}]}]
-        texts = []
+        content: Any = [{"type": "text", "text": "Hello."}]
+        said = [{"role": "user", "content": content}]
+        texts: list[str] = []
         with front.connect(V2) as client:
             for number in range(2):
                 *frames, done = client.ask(
@@ -190,7 +191,7 @@ def test_a_bridge_keeps_the_conversation_and_is_sent_what_is_new(
                 texts.append("".join(each["block"]["delta"] for each in frames))
                 answer = {"type": "text", "text": texts[-1]}
                 said += [{"role": "assistant", "content": [answer]}, said[0]]
-            said[1]["content"][0]["text"] = "Never said."
+            said[1] = {"role": "assistant", "content": content}
             [refusal] = client.ask(blocks(id="x", model="far-mock", messages=said))
             client.send(blocks(id="y", model="far-endless", messages=said[:1]))
             client.frame()

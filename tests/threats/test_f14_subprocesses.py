@@ -12,7 +12,7 @@ DAEMON = {"engine/supervisor/spawn.py", "engine/supervisor/spawner.py"}
 """The only modules of the daemon that start processes: workers, and what starts those with a
 network."""
 COMMANDS = {
-    *("cli/commands/demo.py", "models/pull/process.py"),
+    *("cli/own_daemon.py", "models/pull/process.py"),
     *("models/packages/confined.py", "models/packages/programs.py"),
     *("doctor/service.py", "service/units.py"),
 }

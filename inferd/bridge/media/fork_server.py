@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from io import FileIO
 from typing import Final, TypeVar
 
 import msgspec
@@ -41,7 +42,8 @@ class ForkServer:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        # with ``DEVNULL`` Python 3.11.2 leaves it open where descriptors run out
+        with theirs, FileIO(os.devnull, "r+") as null:
             try:
                 self._process = subprocess.Popen(  # noqa: S603  # our own module
                     [
@@ -50,9 +52,9 @@ class ForkServer:
                     ],
                     pass_fds=(theirs.fileno(),),
                     env={k: os.environ[k] for k in PASSED_ON if k in os.environ},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stdin=null,
+                    stdout=null,
+                    stderr=null,
                     process_group=0,  # a terminal's keys are for the bridge
                 )
             except BaseException:

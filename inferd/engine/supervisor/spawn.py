@@ -94,6 +94,8 @@ def spawn(
             ordered = spawner.start(module, theirs, key)
             on_failure.pop_all()
             return SpawnedProcess(ordered, ours, ordered.ended)
+        # with ``DEVNULL`` Python 3.11.2 leaves it open where descriptors run out
+        null = opened.enter_context(FileIO(os.devnull, "r+"))
         popen = subprocess.Popen(  # noqa: S603  # our own module
             [
                 *(sys.executable, "-P", "-m", module),
@@ -101,9 +103,9 @@ def spawn(
             ],
             pass_fds=passed,
             env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if module == PREPARER else subprocess.DEVNULL,
-            stderr=subprocess.PIPE if keeps_stderr else subprocess.DEVNULL,
+            stdin=null,
+            stdout=subprocess.PIPE if module == PREPARER else null,
+            stderr=subprocess.PIPE if keeps_stderr else null,
             process_group=0,
         )
         on_failure.callback(_end, popen)

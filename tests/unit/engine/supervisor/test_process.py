@@ -274,12 +274,13 @@ async def test_a_worker_without_a_daemon_ends():
 
 
 async def test_without_descriptors_nothing_is_started_and_nothing_stays_open():
-    def n_open():
-        return len([*Path("/proc/self/fd").iterdir()])
+    def opened():
+        fds = [fd for fd in Path("/proc/self/fd").iterdir() if fd.exists()]
+        return {fd.name: str(fd.readlink()) for fd in fds}
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     os.close(first_free := os.dup(0))
-    before, n_refused = n_open(), 0
+    before, n_refused = opened(), 0
     for limit in range(first_free, first_free + 20):
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         try:
@@ -289,5 +290,5 @@ async def test_without_descriptors_nothing_is_started_and_nothing_stays_open():
             n_refused += error.errno == errno.EMFILE
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert n_open() == before
+        assert opened() == before
     assert n_refused >= 7
