@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo docs test test-fast test-all test-accelerator test-vulkan check bench bench-guard fuzz torture attack proof install rollback verify uninstall clean
+.PHONY: setup demo docs test test-fast test-all test-accelerator test-vulkan check bench bench-guard fuzz torture attack proof install rollback verify uninstall deb clean
 
 # Tests and commands start some thousand processes: none compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -92,6 +92,10 @@ verify:
 
 uninstall:
 	@$(PYTHON) -m tools.install uninstall
+
+# Of Debian: dpkg-dev, debhelper, fakeroot.
+deb:
+	@$(PYTHON) -m tools.debian
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -20,11 +20,26 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
 CHECKOUT: Final = Path(__file__).parent.parent / "Makefile"
 """A file beside this package in a checkout; where it was installed there is none."""
 
+DEBIAN: Final = Path("/usr/lib/inferd")
+"""The environment of the Debian package."""
+RELEASE: Final = Path("/opt/inferd/current")
+"""The version in use of those that ``make install`` puts side by side."""
+
 PLACES: Final = {
-    "/opt/inferd": "sudo make install",
-    "/usr/lib/inferd": "sudo apt install --reinstall inferd",
+    RELEASE.parent: "sudo make install",
+    DEBIAN: "sudo apt install --reinstall inferd",
 }
 """Directories of a whole installation, and the command that mends it."""
+
+
+def service_prefix(debian: Path = DEBIAN) -> Path:
+    """Return where the machine's service is installed, or would be."""
+    return debian if debian.is_dir() else RELEASE
+
+
+def service_command(debian: Path = DEBIAN) -> str:
+    """Write the command that installs the machine's service, once more if it is there."""
+    return mending_command(str(service_prefix(debian)))
 
 
 def missing_module(extra: str) -> str:

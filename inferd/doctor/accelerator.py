@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.installation import service_prefix
 from inferd.memory.plan import mib
 
 NODES: Final = ("nvidia[0-9]*", "dri/renderD*", "kfd")
 """Device nodes that drivers make, below ``/dev``."""
 _VRAM: Final = "class/drm/card*/device/mem_info_vram_"
 GPU_DROP_IN: Final = (
-    "sudo install -D --mode=0644 /opt/inferd/current/share/systemd/gpu.conf "
+    f"sudo install -D --mode=0644 {service_prefix()}/share/systemd/gpu.conf "
     "/etc/systemd/system/{unit}.d/gpu.conf; sudo systemctl daemon-reload; "
     "sudo systemctl restart {unit}"
 )

@@ -20,6 +20,7 @@ from inferd.client.peer_check import SERVICE_USER
 from inferd.config.kinds.kind import RequiredFile
 from inferd.config.settings import Config
 from inferd.doctor.check import Finding, Verdict, failed, first, ok, warning
+from inferd.installation import service_command
 from inferd.paths import SYSTEM_MODELS
 from inferd.service.units import BRIDGE, SystemdService, UnitState
 from inferd.trusted_path import UntrustedError, open_directory
@@ -64,7 +65,7 @@ def _unit_findings(
         )
         return
     if state.load != "loaded":
-        yield failed(f"{service.unit} is {state.load}", "sudo make install")
+        yield failed(f"{service.unit} is {state.load}", service_command())
     drop_in = _culprit(state, problems)
     if drop_in and (problems or state.exit_status in EXITS):
         detail = problems[0] if problems else EXITS[state.exit_status]
@@ -73,7 +74,7 @@ def _unit_findings(
         yield failed(
             f"{service.unit}: {EXITS[state.exit_status]} "
             f"(exit status {state.exit_status})",
-            "sudo make install",
+            service_command(),
         )
     if state.needs_reload:
         yield warning(
@@ -156,7 +157,7 @@ def _bridge_findings(
     try:
         gid = find_group(BRIDGE_GROUP).gr_gid
     except KeyError:
-        yield failed(f"the group {BRIDGE_GROUP} does not exist", "sudo make install")
+        yield failed(f"the group {BRIDGE_GROUP} does not exist", service_command())
         return
     configured = config.bridge.tokens
     path = tokens or (Path(configured) if configured else SYSTEM_TOKENS)
@@ -213,7 +214,7 @@ def check_accounts(
             f"sudo systemd-sysusers {sysusers}; "
             "sudo systemctl restart inferd.socket inferd.service"
             if is_installed
-            else "sudo make install",
+            else service_command(),
         )
     members = ", ".join(grp.getgrnam(SERVICE_USER).gr_mem) or "nobody"
     return ok(f"user and group {SERVICE_USER}; members of the group: {members}")

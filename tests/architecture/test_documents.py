@@ -276,9 +276,9 @@ WRITTEN = {"attack/report.md", "bench/report.md", "tests/torture/report.md"}
 
 NOT_MODULES = {
     *("inferd.lock", "inferd.ndjson", "inferd.socket"),
-    "inferd.second_segment_offset",
+    *("inferd.second_segment_offset", "inferd.toml"),
 }
-"""Names of files, of a unit, and of a key in model files."""
+"""Names of files, of a unit, of a key in model files, and of a manual page."""
 
 
 def code_in(path: Path) -> str:

@@ -28,6 +28,7 @@ FIRST: Final = RunBy("tests/documents/test_first_steps.py")
 ALL: Final = RunBy("tests/documents/test_commands.py")
 ACTIVATION: Final = RunBy("tests/systemd/test_activation.py")
 SERVICE: Final = RunBy("tests/systemd/test_service.py")
+DEBIAN: Final = RunBy("tests/systemd/test_debian_package.py")
 BRIDGE_SERVICE: Final = RunBy("tests/systemd/test_bridge.py")
 BRIDGE: Final = RunBy("tests/daemon/test_bridge.py")
 SPOKEN: Final = RunBy("tests/daemon/test_bridge_speech.py")
@@ -131,6 +132,12 @@ COMMANDS: Final[dict[str, dict[str, Disposition]]] = {
         "ssh ": NotRun(
             "It needs another machine; tests/daemon/test_remote_inferd.py has its sockets."
         ),
+    },
+    "docs/packages.md": {
+        "make deb": NotRun(
+            "tests/systemd/test_debian_package.py builds the package with other compression."
+        ),
+        "sudo ": DEBIAN,
     },
     "docs/requests.md": {"": ALL},
     "docs/service.md": {

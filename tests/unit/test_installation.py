@@ -9,9 +9,12 @@ from inferd.config.settings import ConfigError
 from inferd.installation import (
     CHECKOUT,
     EXTRAS,
+    RELEASE,
     command_to_add,
     mending_command,
     missing_module,
+    service_command,
+    service_prefix,
 )
 
 
@@ -60,3 +63,9 @@ def test_a_kind_without_its_engine_is_refused_before_its_model_is_looked_for(
         "backend chat: kind llamacpp needs inferd's extra llama, and llama_cpp is not "
         "installed; run: make setup"
     )
+
+
+def test_the_service_is_that_of_the_package_where_there_is_one(tmp_path):
+    assert service_prefix(tmp_path / "none") == RELEASE
+    assert service_command(tmp_path / "none") == "sudo make install"
+    assert service_prefix(tmp_path) == tmp_path

@@ -22,7 +22,7 @@ from inferd.cli.console import EXIT_OK, CommandError
 from inferd.cli.models.pull import add_connection_arguments
 from inferd.config.load import load_config
 from inferd.config.settings import Config, ConfigError
-from inferd.installation import command_to_add
+from inferd.installation import command_to_add, service_command
 from inferd.terminal import print_line, print_text
 
 HAS_COMMANDS: Final = True
@@ -188,7 +188,7 @@ def _token_place(arguments: argparse.Namespace) -> _TokenPlace:
         gid = grp.getgrnam(BRIDGE_GROUP).gr_gid
     except KeyError:
         raise CommandError(
-            f"the group {BRIDGE_GROUP} does not exist", "sudo make install"
+            f"the group {BRIDGE_GROUP} does not exist", service_command()
         ) from None
     return _TokenPlace(Path(configured) if configured else SYSTEM_TOKENS, gid)
 

@@ -1,0 +1,134 @@
+"""A bare Debian in a directory, and our package and a newer one of it, to install there.
+
+The system is made by mmdebstrap once and kept in the cache: with systemd and nothing that the
+package needs, but with the archives of that, so that apt installs it without a network.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from inferd import __version__
+from inferd.paths import models_directory
+from tests.systemd.container import mount
+from tools.debian.__main__ import package
+from tools.wheel import cache, say
+
+SUITE: Final = "bookworm"
+INCLUDED: Final = "systemd,systemd-sysv,dbus,man-db,bash-completion,netcat-openbsd"
+NEEDED: Final = "python3 libgomp1 libstdc++6"
+MAKE: Final = (
+    *("mmdebstrap", "--variant=minbase", f"--include={INCLUDED}"),
+    *("--skip=cleanup/apt", "--dpkgopt=path-include=/usr/share/man/*"),
+    f'--customize-hook=chroot "$1" apt-get install -q -y --download-only {NEEDED}',
+    SUITE,
+)
+FAST: Final = "-Zgzip -z1"
+"""Of packages that are built for a test and thrown away."""
+NEWER: Final = "0.1.1"
+"""As `docs/packages.md` has it."""
+MODEL: Final = "embedded@chat.json"
+
+
+@contextmanager
+def bare_debian(scratch: Path) -> Iterator[Path]:
+    """Unpack the system into memory; root of it has a model, and no service has one."""
+    with ExitStack() as mounts:
+        mount(mounts, scratch, "-t", "tmpfs", "-o", "size=4g", "tmpfs")
+        root = scratch / "root"
+        root.mkdir()
+        subprocess.run(["tar", "-xf", _system(), "-C", root], check=True)
+        conf = root / "etc/apt/apt.conf.d/90test"  # what is in the archive, no more
+        conf.write_text('APT::Install-Recommends "false";\n')
+        _give_model(root)
+        yield root
+
+
+def _system() -> Path:
+    key = hashlib.sha256("\0".join((*MAKE, platform.machine())).encode()).hexdigest()
+    archive = cache() / "debian" / f"system-{key[:16]}.tar"
+    if not archive.is_file():
+        say("making a bare Debian for tests, once")
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        partial = archive.with_suffix(".partial.tar")
+        subprocess.run([*MAKE, partial], check=True, capture_output=True)
+        partial.rename(archive)
+    return archive
+
+
+def _give_model(root: Path) -> None:
+    """Copy a model into root's own store, as if root had pulled it."""
+    store, source = root / "root/.local/share/inferd/models", models_directory()
+    (store / "manifests").mkdir(parents=True)
+    (store / "blobs").mkdir()
+    shutil.copy(source / "manifests" / MODEL, store / "manifests")
+    for blob in re.findall(r"[0-9a-f]{64}", (store / "manifests" / MODEL).read_text()):
+        if (source / "blobs" / blob).is_file():
+            shutil.copy(source / "blobs" / blob, store / "blobs")
+
+
+def packages(target: Path) -> tuple[Path, Path]:
+    """Give our package, and one of a newer version that differs in its number alone."""
+    built = Path(shutil.copy(package(FAST), target))
+    newer = target / built.name.replace(__version__, NEWER)
+    with tempfile.TemporaryDirectory(dir=target) as name:
+        tree = Path(name) / "tree"
+        subprocess.run(["dpkg-deb", "--raw-extract", built, tree], check=True)
+        _replace(
+            tree / "DEBIAN" / "control", f"Version: {__version__}", f"Version: {NEWER}"
+        )
+        [site] = tree.glob("usr/lib/inferd/lib/python3*/site-packages/inferd")
+        _replace(site / "__init__.py", f'"{__version__}"', f'"{NEWER}"')
+        for compiled in (site / "__pycache__").glob("__init__.*"):
+            compiled.unlink()  # Python would take it without a look at the source
+        subprocess.run(
+            ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, newer],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+    return built, newer
+
+
+def without_libraries(built: Path, target: Path) -> Path:
+    """Give the package without the libraries of others, for checks of what is ours."""
+    tree = target / "tree"
+    subprocess.run(["dpkg-deb", "--raw-extract", built, tree], check=True)
+    shutil.rmtree(tree / "usr/lib/inferd/lib")
+    sums = tree / "DEBIAN" / "md5sums"
+    lines = sums.read_text().splitlines(keepends=True)
+    sums.write_text(
+        "".join(each for each in lines if "usr/lib/inferd/lib/" not in each)
+    )
+    ours = target / built.name
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", *FAST.split(), "--build", tree, ours],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return ours
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def missing_tools() -> str:
+    """Say what is missing to build packages and systems; empty if nothing is."""
+    names = [name for name in ("mmdebstrap", "dh") if shutil.which(name) is None]
+    return (
+        f"needs {' and '.join(names)}"
+        if names
+        else ""
+        if os.geteuid() == 0
+        else "needs root"
+    )

@@ -1,0 +1,1 @@
+"""The Debian package: what is in it (`environment`), and how it is built (`__main__`)."""
