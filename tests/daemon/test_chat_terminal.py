@@ -275,6 +275,14 @@ def test_files_branches_and_chats_are_used_by_commands(chat, tmp_path):
     terminal.wait("Really")
     terminal.say("/branch")
     terminal.wait("* 2  A cat.")
+    [path] = files(tmp_path)
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    prompts = [
+        each["message"]["attachments"]
+        for each in told
+        if "message" in each and each["message"]["role"] == "prompter"
+    ]
+    assert prompts[0] == prompts[1] != []
     terminal.say("/title About a cat")
     terminal.say(f"/export {tmp_path}/a.md")
     terminal.wait("a.md:")
@@ -284,8 +292,8 @@ def test_files_branches_and_chats_are_used_by_commands(chat, tmp_path):
     terminal.say("/delete")
     terminal.wait("deleted: About a cat")
     assert files(tmp_path) == []
-    prompts = tmp_path / "state" / "inferd" / "chat-prompts.jsonl"
-    assert not prompts.read_text()
+    typed = tmp_path / "state" / "inferd" / "chat-prompts.jsonl"
+    assert not typed.read_text()
 
 
 def test_a_bridge_is_asked_in_place_of_the_sockets(chat, daemon, tmp_path):

@@ -76,7 +76,9 @@ class ChatSession:
             is_prompt=True,
             text="\n".join([*state.texts, text]),
         )
-        prompt = replace(prompt, attachments=tuple(each.kept for each in files))
+        before = edited.attachments if edited else ()
+        attached = (*before, *(each.kept for each in files))
+        prompt = replace(prompt, attachments=attached)
         state.keep_prompt(prompt, files)
         state.pending.clear()
         state.texts.clear()
