@@ -235,7 +235,7 @@ MAX_LISTED_LOADS: Final = 200
 """Users, and models, in one reply to ``top``: more than any terminal has lines. F-68."""
 
 MAX_LISTED_EXPLAINED: Final = 100
-"""Records in one reply: what fits some screens, and takes 0.5 ms to encode. F-68."""
+"""Records in one reply: what fits some screens, and takes 1 ms to find and encode. F-68."""
 
 MAX_NOTED_HOLDERS: Final = 8
 """Users whose requests ran while a request waited, as far as its record names them. F-68."""
