@@ -13,9 +13,9 @@ setup:
 demo: setup
 	@$(BIN)/inferd demo
 
-# Warnings are errors: links and headings that are not there, and pages that no list has.
+# All anew, as the list of pages is on each. Warnings are errors: links and headings that are not there, and pages that no list has.
 docs: setup
-	@$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees -c tools/site . build/site
+	@$(BIN)/python -m sphinx -E -a -W --keep-going -q -b html -d build/doctrees -c tools/site . build/site
 	@echo "open build/site/index.html"
 
 # More processes than cores: some tests wait for a process or a bound.

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from inferd.errors import ErrorCode
 from tests.cases import each_case
 from tests.documents.catalogue import (
     COMMANDS,
@@ -73,3 +74,11 @@ def test_targets_are_those_of_the_makefile():
 
 def test_the_readme_has_what_a_first_reader_needs():
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def test_what_to_do_is_told_for_each_error_code():
+    text = (ROOT / "docs/troubleshooting.md").read_text()
+    _, _, table = text.partition("| code | what has happened | what to do |\n")
+    rows = table.partition("\n\n")[0].splitlines()[1:]
+    codes = re.findall(r"`(\w+)`", "\n".join(row.split("|")[1] for row in rows))
+    assert sorted(codes) == sorted(ErrorCode)
