@@ -1,5 +1,6 @@
 """What fills the Debian package, without building it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -74,3 +75,14 @@ def test_a_package_is_built_anew_if_anything_that_it_follows_from_differs(
 def test_scripts_of_the_package_have_no_error_of_syntax(script: str):
     path: Path = ROOT / "debian" / f"inferd.{script}"
     subprocess.run(["sh", "-n", path], check=True)
+
+
+def test_the_newest_builds_stay_in_the_cache(tmp_path):
+    for number in range(4):
+        (tmp_path / f"b{number}").mkdir()
+        (tmp_path / f"b{number}.log").touch()
+        os.utime(tmp_path / f"b{number}.log", (number, number))
+    building.prune(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("b2", "b2.log", "b3", "b3.log"),
+    ]

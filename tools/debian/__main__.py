@@ -23,6 +23,8 @@ SOURCES: Final = (
 )
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".*")
 BUILD: Final = ("dpkg-buildpackage", "--build=binary", "--no-sign")
+KEPT: Final = 2
+"""Builds that stay in the cache, of 160 MB each: for a release, and for tests."""
 KEY_CHARS: Final = 16
 
 
@@ -48,8 +50,17 @@ def package(compression: str = "") -> Path:
         say("building the Debian package")
         directory.parent.mkdir(parents=True, exist_ok=True)
         build(directory, compression)
+        prune(directory.parent)
     [found] = directory.glob("*.deb")
     return found
+
+
+def prune(directory: Path) -> None:
+    """Remove all builds and their logs but the newest."""
+    logs = sorted(directory.glob("*.log"), key=lambda log: log.stat().st_mtime)
+    for log in logs[:-KEPT]:
+        shutil.rmtree(log.with_suffix(""), ignore_errors=True)
+        log.unlink()
 
 
 def key(compression: str) -> str:
