@@ -256,6 +256,8 @@ def test_requests_that_wait_for_a_load_end_once_whatever_is_ordered_meanwhile(
     daemon = make_daemon({**TABLES, "backend": [other, slow]}).start()
     clients = wait_many(daemon, 8, model="mock")
     assert eventually(lambda: states(daemon)["mock"] in {"loading", "ready"})
+    admin = daemon.admin()
+    assert eventually(lambda: len(admin.order("requests")["requests"]) == len(clients))
     meanwhile(daemon)
     assert ends(clients) == {("done", "mock"): 8}
     assert daemon.ask(model="other")[-1]["backend"] == "other"

@@ -37,7 +37,9 @@ OF_BRIDGES = (
     "client/library/",
 )
 """Clients that are given the URL of a bridge ask it, and verify its certificate."""
-STARTED_BY_PEOPLE = ("cli/commands/bridge.py", "cli/fleet/", "doctor/", "management/")
+STARTED_BY_PEOPLE = (
+    *("cli/chat/", "cli/commands/bridge.py", "cli/fleet/", "doctor/", "management/"),
+)
 """What imports them: commands, and the bridge's helper; nothing that the daemon imports."""
 TABLES = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "icmp")
 

@@ -148,6 +148,7 @@ BY_REAL_UID = {
     "identity/gateways.py": "so do those whose requests may name a principal",
     "request_context.py": "the log has the uid as it is",
     "admin/commands.py": "so has the list of requests",
+    "history/record.py": "so has the record of each",
     "identity/peer.py": "this is where users come from",
 }
 REFUSAL = re.compile(r"PermissionDeniedError\((?:self\._)?peer\.uid,")

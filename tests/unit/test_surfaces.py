@@ -104,7 +104,7 @@ def test_what_the_command_line_asks_for_is_a_capability_and_can_be_switched_off(
 
 
 @each_case("surface", SURFACES, ids=lambda each: each.name)
-@each_case("document", ["README.md", "protocol/README.md"])
+@each_case("document", ["docs/operating.md", "protocol/README.md"])
 def test_a_table_of_sockets_has_each_with_its_mode(document, surface):
     row = re.compile(
         rf"^\| `{re.escape(surface.socket)}`[^|]*\| {surface.mode:04o} \|", re.MULTILINE
