@@ -38,7 +38,7 @@ WITH_A_MODEL = {
     "tools-gemma4": Short(0.05),
     "hogs": Short(),
     "held-hogs": Short(0.25),
-    "guess-prompts": Short(0.02),
+    "guess-prompts": Short(0.01),
     "guess-schemas": Short(0.1),
     "headers": Short(),
     "terminal-names": Short(),
