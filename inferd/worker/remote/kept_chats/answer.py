@@ -81,7 +81,7 @@ class ChatEventReader(AnswerBase):
     ) -> None:
         super().__init__(settings, ticket, job, prompt_tokens)
         self._places = places
-        self._turns = job.turns
+        self._owner, self._turns = job.owner, job.turns
         self._texts: list[str] = []
 
     def read(self, data: bytes) -> Sequence[Piece]:
@@ -117,7 +117,7 @@ class ChatEventReader(AnswerBase):
             )
         answer = Turn("assistant", "".join(self._texts))
         place = ChatPlace(message.chat_id, message.id)
-        self._places.add([*self._turns, answer], place)
+        self._places.add(self._owner, [*self._turns, answer], place)
 
 
 def chat_error_of_status(

@@ -1,7 +1,8 @@
 """Where conversations go on in chats that a bridge keeps; pure.
 
 A client sends all of its conversation each time, and the bridge is to get the last message
-alone. So each answer is remembered by what was said up to its end.
+alone. So each answer is remembered by what was said up to its end, for each user apart: who
+has said the same is not led into another's chat, and does not learn that there is one.
 """
 
 import hashlib
@@ -12,7 +13,8 @@ from typing import Final, NamedTuple
 from inferd.backend.job import Turn
 
 MAX_PLACES: Final = 4096
-"""Answers that are remembered, some 200 bytes each: those of the longest ago are forgotten."""
+"""Answers that are remembered, some 200 bytes each. Then the one of the longest ago is forgotten
+of the user who has most."""
 
 
 class ChatPlace(NamedTuple):
@@ -31,23 +33,28 @@ class ChatPlaces:
 
     def __init__(self, most: int = MAX_PLACES) -> None:
         self._most = most
-        self._places: OrderedDict[bytes, ChatPlace] = OrderedDict()
+        self._by_owner: dict[int, OrderedDict[bytes, ChatPlace]] = {}
 
-    def find(self, turns: Sequence[Turn]) -> ChatPlace | None:
-        """Return where a conversation goes on that has been so far; ``None`` if unknown."""
+    def find(self, owner: int, turns: Sequence[Turn]) -> ChatPlace | None:
+        """Return where a user's conversation goes on that has been so far; ``None`` if unknown."""
+        places = self._by_owner.get(owner, OrderedDict())
         digest = _digest(turns)
-        place = self._places.get(digest)
+        place = places.get(digest)
         if place is not None:
-            self._places.move_to_end(digest)
+            places.move_to_end(digest)
         return place
 
-    def add(self, turns: Sequence[Turn], place: ChatPlace) -> None:
+    def add(self, owner: int, turns: Sequence[Turn], place: ChatPlace) -> None:
         """Remember an answer, which is the last of these turns."""
+        places = self._by_owner.setdefault(owner, OrderedDict())
         digest = _digest(turns)
-        self._places[digest] = place
-        self._places.move_to_end(digest)
-        if len(self._places) > self._most:
-            self._places.popitem(last=False)
+        places[digest] = place
+        places.move_to_end(digest)
+        if sum(map(len, self._by_owner.values())) > self._most:
+            most, largest = max(self._by_owner.items(), key=lambda each: len(each[1]))
+            largest.popitem(last=False)
+            if not largest:
+                del self._by_owner[most]
 
 
 def _digest(turns: Sequence[Turn]) -> bytes:

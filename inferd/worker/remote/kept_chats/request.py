@@ -63,7 +63,7 @@ class ChatRequests:
         question = split.turns[-1].text
         if not before:
             return self._begin(settings, job, question, split.system)
-        place = self._places.find(job.turns[:-1])
+        place = self._places.find(job.owner, job.turns[:-1])
         if place is None:
             raise RefusedError(_UNKNOWN)
         return _ask(settings, job, question, place)

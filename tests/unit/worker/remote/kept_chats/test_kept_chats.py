@@ -72,8 +72,9 @@ def test_the_bridge_is_sent_the_new_message_alone_and_the_answer_is_found_again(
     assert again[0][1]["parent_id"] == "a" * 32
     assert again[0][1]["content"] == "And?"
     other = [*FIRST, Turn("assistant", "Never said."), Turn("user", "And?")]
-    with pytest.raises(RefusedError, match="is not kept at the remote"):
-        api.chat.write(SETTINGS, job(turns=other), ())
+    for unknown in (job(turns=other), job(turns=second, owner=7)):
+        with pytest.raises(RefusedError, match="is not kept at the remote"):
+            api.chat.write(SETTINGS, unknown, ())
 
 
 def test_an_answer_that_nobody_waits_for_is_stopped_there():
@@ -143,7 +144,15 @@ def test_the_answers_of_the_longest_ago_are_forgotten():
     places = ChatPlaces(2)
     asked = [[Turn("user", str(number))] for number in range(3)]
     for number, turns in enumerate(asked):
-        places.add(turns, ChatPlace(CHAT, str(number)))
-        places.find(asked[0])
-    found = [places.find(turns) for turns in asked]
+        places.add(1, turns, ChatPlace(CHAT, str(number)))
+        places.find(1, asked[0])
+    found = [places.find(1, turns) for turns in asked]
     assert [place and place.message_id for place in found] == ["0", None, "2"]
+
+
+def test_who_has_many_makes_no_other_forgotten():
+    places, turns = ChatPlaces(2), [Turn("user", "Hello.")]
+    places.add(1, turns, ChatPlace(CHAT, "0"))
+    for number in range(9):
+        places.add(2, [Turn("user", str(number))], ChatPlace(CHAT, "1"))
+    assert places.find(1, turns) is not None
