@@ -136,6 +136,10 @@ class Connection:
 class Listener(Connection):
     """A listener on the admin socket: an iterator of status frames."""
 
+    def wait_until_heard(self) -> None:
+        """Wait for the first frame, and leave it: all that happens from here on is told."""
+        self._sock.recv(1, socket.MSG_PEEK)
+
     def __iter__(self) -> Iterator[Frame]:
         while (line := self.line()) is not None:
             yield dict(json.loads(line))

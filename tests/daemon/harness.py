@@ -216,10 +216,11 @@ class DaemonProcess:
         return connection
 
     def admin(self, *, timeout_s: float = PATIENCE_S) -> Listener:
-        """Listen on the admin socket, as soon as it is there."""
+        """Listen on the admin socket, as soon as it is there; miss nothing from then on."""
         assert eventually(lambda: _accepts(self.admin_sock))
         listener = Listener(self.admin_sock, timeout_s=timeout_s)
         self._connections.append(listener)
+        listener.wait_until_heard()
         return listener
 
     def ask(self, text: str = "hello", **fields: Any) -> list[Frame]:
