@@ -244,7 +244,8 @@ MAX_NOTED_POSITIONS: Final = 16
 """Positions in the queue that a record has; further ones replace the last. F-68."""
 
 RECORD_BYTES: Final = 1536
-"""Bytes of a record without its texts: 800 were measured, and lists of 16 numbers are more."""
+"""Bytes of a record without its texts: 1,100 were measured, its places in the index among them,
+and lists of 16 numbers are more."""
 
 HOLDER_BYTES: Final = 160
 """Bytes of one user in a record."""

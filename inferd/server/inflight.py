@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from inferd.server.history.ended import EndedRequests
 from inferd.server.request_context import RequestContext
+from inferd.server.request_index import RequestIndex
 from inferd.server.telemetry.metrics import Metrics
 
 
@@ -16,20 +17,25 @@ class InFlight:
         """Those that have ended, as far as they are kept."""
         self._metrics = metrics
         self._numbers = itertools.count(1)
-        self._present: dict[RequestContext, None] = {}
+        self._present: RequestIndex[RequestContext] = RequestIndex()
 
     def __iter__(self) -> Iterator[RequestContext]:
         """Iterate in order of arrival."""
-        return iter(self._present)
+        return iter(self._present.of(None).values())
+
+    @property
+    def index(self) -> RequestIndex[RequestContext]:
+        """The same, the first to arrive first; not to be changed by others."""
+        return self._present
 
     def add(self, context: RequestContext) -> None:
         """Add a request as it is read; the caller removes it once, whatever ends it."""
         context.number = next(self._numbers)
-        self._present[context] = None
+        self._present.add(context)
 
     def remove(self, context: RequestContext) -> None:
         """Remove a request, count it in the metrics, and keep its record for a while."""
-        del self._present[context]
+        self._present.remove(context.number)
         self._metrics.count(context)
         self.ended.add(context)
 
@@ -45,9 +51,8 @@ class InFlight:
         """
         matching = [
             each
-            for each in self._present
-            if each.request_id == request_id
-            and owner in (None, each.peer.owner)
+            for each in self._present.find(owner=owner, request_id=request_id)
+            if each.request_id == request_id  # only a part of a long id was compared
             and principal in (None, each.caller.principal)
         ]
         for each in matching:

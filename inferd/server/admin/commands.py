@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -209,12 +210,8 @@ class Commands:
 
     def _list_requests(self, peer: Peer) -> Reply:
         """List all requests for operators, and other users' own; as many as fit."""
-        known = [
-            each
-            for each in self.in_flight
-            if is_operator(peer) or each.peer.owner == peer.owner
-        ]
-        listed = known[:MAX_LISTED_REQUESTS]
+        known = self.in_flight.index.of(None if is_operator(peer) else peer.owner)
+        listed = [*islice(known.values(), MAX_LISTED_REQUESTS)]
         return Reply(
             command="requests",
             ok=True,
@@ -223,7 +220,8 @@ class Commands:
         )
 
     def _requests(self, listed: Sequence[RequestContext]) -> list[RequestInfo]:
-        positions = self.queue.positions()
+        waits = any(each.permit and not each.permit.is_granted for each in listed)
+        positions = self.queue.positions() if waits else {}
         return [
             RequestInfo(
                 id=_cut(each.request_id),

@@ -9,6 +9,7 @@ from inferd.limits.server import MAX_EXPLAINED, MAX_EXPLAINED_BYTES
 from inferd.server.history.largest import LargestCount
 from inferd.server.history.record import Life, life_of
 from inferd.server.request_context import RequestContext
+from inferd.server.request_index import RequestIndex
 
 
 class EndedRequests:
@@ -27,7 +28,7 @@ class EndedRequests:
 
     def __init__(self, max_requests: int = MAX_EXPLAINED) -> None:
         self._max_requests = max_requests
-        self._kept: dict[int, Life] = {}
+        self._kept: RequestIndex[Life] = RequestIndex()
         self._n_bytes = 0
         self.complete_since = -math.inf
         """Since when every request that ended is kept, in seconds on trio's clock."""
@@ -41,7 +42,12 @@ class EndedRequests:
 
     def __iter__(self) -> Iterator[Life]:
         """Iterate over those that are kept, the last to end first."""
-        return reversed(self._kept.values())
+        return reversed(self._kept.of(None).values())
+
+    @property
+    def index(self) -> RequestIndex[Life]:
+        """Those that are kept, the first to end first; not to be changed by others."""
+        return self._kept
 
     @property
     def n_bytes(self) -> int:
@@ -60,7 +66,7 @@ class EndedRequests:
 
     def _put(self, life: Life) -> None:
         caller, number = life.caller, life.number
-        self._kept[number] = life
+        self._kept.add(life)
         self._n_bytes += life.n_bytes_kept
         self._users.add(caller.user)
         self._principals.setdefault(caller.user, LargestCount()).add(caller)
@@ -69,8 +75,7 @@ class EndedRequests:
     def _forget_one(self) -> None:
         user = self._users.largest()
         caller = self._principals[user].largest()
-        number = self._numbers[caller].popleft()
-        forgotten = self._kept.pop(number)
+        forgotten = self._kept.remove(self._numbers[caller].popleft())
         self.complete_since = max(self.complete_since, forgotten.now)
         self._n_bytes -= forgotten.n_bytes_kept
         self._users.remove(user)

@@ -1,14 +1,13 @@
 """The answer to ``explain``: the records of those requests that a user may know of."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from inferd.limits.server import MAX_LISTED_EXPLAINED
-from inferd.server.history.record import Life, cut_id, life_of, record_of
+from inferd.server.history.record import life_of, record_of
 from inferd.server.inflight import InFlight
 from inferd.wire.commands import Command, Reply
 from inferd.wire.observed import ExplainedRequest
@@ -22,36 +21,31 @@ def explain(command: Command, in_flight: InFlight, owner: int | None) -> Reply:
         in_flight: the requests that wait and run, and those that have ended.
         owner: whose requests are told; ``None`` for everybody's, to an operator.
 
-    Bounds: ``MAX_LISTED_EXPLAINED`` records.
+    Bounds:
+        ``MAX_LISTED_EXPLAINED`` records. Looks at no more requests than the owner has, and
+        at those with the id or number that is asked for where these are fewer.
     """
-    ended = [each for each in in_flight.ended if owner in (None, each.peer.owner)]
-    present = [
-        each
-        for each in in_flight
-        if owner in (None, each.peer.owner)
-        and _is_meant(command, cut_id(each.request_id), each.number)
-    ]
-    found = [each for each in ended if _is_meant(command, each.request_id, each.number)]
+    number = None if command.number is UNSET else command.number
+    kept = in_flight.ended.index
+    present = in_flight.index.find(owner=owner, request_id=command.id, number=number)
+    found = kept.find(owner=owner, request_id=command.id, number=number)
     n_found = len(present) + len(found)
-    if not n_found and (command.id is not None or command.number is not UNSET):
-        return Reply(command="explain", ok=False, error=_unknown(command, ended))
+    own = kept.of(owner)
+    since_ns = next((each.arrived_ns for each in own.values()), UNSET)
+    if not n_found and (command.id is not None or number is not None):
+        error = _unknown(command, len(own), since_ns)
+        return Reply(command="explain", ok=False, error=error)
     newest = present[::-1][:MAX_LISTED_EXPLAINED]
     lives = [life_of(each, has_ended=False) for each in newest]
-    lives += found[: MAX_LISTED_EXPLAINED - len(lives)]
+    lives += found[::-1][: MAX_LISTED_EXPLAINED - len(lives)]
     told = [record_of(each) for each in lives]
     return Reply(
         command="explain",
         ok=True,
         explained=told if owner is None else [_without_others(each) for each in told],
         omitted=n_found - len(told) or UNSET,
-        since_ns=ended[-1].arrived_ns if ended else UNSET,
+        since_ns=since_ns,
     )
-
-
-def _is_meant(command: Command, request_id: str, number: int) -> bool:
-    if command.id is not None and cut_id(command.id) != request_id:
-        return False
-    return command.number in (UNSET, number)
 
 
 def _without_others(record: ExplainedRequest) -> ExplainedRequest:
@@ -59,7 +53,7 @@ def _without_others(record: ExplainedRequest) -> ExplainedRequest:
     return replace(record, waited_for=UNSET)
 
 
-def _unknown(command: Command, ended: Sequence[Life]) -> str:
+def _unknown(command: Command, n_ended: int, since_ns: int | UnsetType) -> str:
     """Say that no such request is known, and how far back those go that are."""
     parts: list[str] = []
     if command.id is not None:
@@ -67,10 +61,9 @@ def _unknown(command: Command, ended: Sequence[Life]) -> str:
     if command.number is not UNSET:
         parts.append(f"the number {command.number}")
     text = f"no request with {' and '.join(parts)} is known: "
-    if not ended:
+    if since_ns is UNSET:
         return f"{text}none that has ended is kept"
-    since = datetime.fromtimestamp(ended[-1].arrived_ns / 1e9, UTC)
-    n_ended = len(ended)
+    since = datetime.fromtimestamp(since_ns / 1e9, UTC)
     return (
         f"{text}of those that have ended the last {n_ended} are kept, since "
         f"{since:%Y-%m-%d %H:%M:%S} UTC"
