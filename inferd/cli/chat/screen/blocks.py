@@ -81,7 +81,9 @@ class BlockSplitter:
         """
         text = "".join(self._lines).lstrip("\n")
         begins = bool(self._partial) and not self._partial[0].isspace()
-        return bool(text) and begins and not self._fence and not _ITEM.match(text)
+        return (
+            bool(text.strip()) and begins and not self._fence and not _ITEM.match(text)
+        )
 
     def _long(self, line: str) -> tuple[list[MarkdownBlock], str]:
         """Finish what is too long of a line; return the rest of it."""

@@ -44,6 +44,7 @@ def test_blocks_are_the_text_however_it_is_cut(text, cuts):
         ("a\n\nb\n", ["a\n\n", "b\n"]),
         ("a\n\nb", ["a\n\n", "b"]),
         ("- a\n\n-", ["- a\n\n-"]),
+        ("\t\na", ["\t\na"]),
         ("a\nb\n", ["a\nb\n"]),
         ("# a\nb", ["# a\n", "b"]),
         ("- a\n- b\n  c\n\nd\n", ["- a\n", "- b\n  c\n\n", "d\n"]),
