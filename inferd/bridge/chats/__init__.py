@@ -1,5 +1,5 @@
 """Chats that are kept: their routes, their forms, and the answers that outlive connections.
 
-``requests``, ``attachments``, ``documents``, ``events`` and ``prompt`` translate, and are pure;
+``requests``, ``attachments``, ``documents``, ``events`` and ``question`` translate, and are pure;
 ``handlers`` stores and reads; ``answers`` generates, in tasks of its own.
 """

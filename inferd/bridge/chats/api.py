@@ -5,20 +5,18 @@ from typing import Final
 from inferd.bridge.chats import requests as asked
 from inferd.bridge.chats.documents import (
     BothDocument,
-    ChatDocument,
     ChatListDocument,
     DebugTokens,
     HitsDocument,
-    MessageDocument,
     ModelConfigInfo,
     ToolServerInfo,
-    WholeChatDocument,
 )
 from inferd.bridge.chats.events import ChatEventStream
 from inferd.bridge.chats.failures import ChatFailure, chat_failure_body
 from inferd.bridge.translation.api import Api, HostedOperation
 from inferd.bridge.translation.failures import Reason
 from inferd.bridge.translation.query import NO_QUERY
+from inferd.chats.documents import ChatDocument, MessageDocument, WholeChatDocument
 
 _CHAT: Final = "/chats/{chat_id}"
 _MESSAGE: Final = "/chats/{chat_id}/messages/{message_id}"

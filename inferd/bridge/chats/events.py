@@ -11,9 +11,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from inferd.bridge.chats.documents import MessageDocument, message_document
 from inferd.bridge.translation.failures import BridgeError, invalid
 from inferd.bridge.translation.sse import CONTENT_TYPE, KEEP_ALIVE
+from inferd.chats.documents import MessageDocument, message_document
 from inferd.chats.records import FilterWord, KeptMessage, LeftOut, StoredCall
 
 END: Final = "end"

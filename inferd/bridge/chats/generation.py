@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from inferd.bridge.chats.content_filter import refusal
 from inferd.bridge.chats.events import PendingEvent
 from inferd.bridge.chats.parts import AnswerParts
-from inferd.bridge.chats.prompt import (
+from inferd.bridge.chats.question import (
     PartialAnswer,
     ToolOffer,
     question_of,

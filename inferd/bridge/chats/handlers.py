@@ -13,6 +13,15 @@ from inferd.bridge.chats.imported import imported_messages, new_id
 from inferd.bridge.translation.body import read_part
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.chats.branches import branch_to
+from inferd.chats.documents import (
+    ChatDocument,
+    MessageDocument,
+    WholeChatDocument,
+    chat_document,
+    markdown,
+    message_document,
+    whole_chat,
+)
 from inferd.chats.records import (
     ChatSampling,
     KeptAttachment,
@@ -89,7 +98,7 @@ class ChatHandlers:
             found, query.limit, is_after=after is not None, is_before=before is not None
         )
 
-    async def create_chat(self, request: HostedRequest) -> told.ChatDocument:
+    async def create_chat(self, request: HostedRequest) -> ChatDocument:
         """Begin a chat."""
         fields = request.fields(asked.CreateChat)
         chat = self._new_chat(request.owner, fields.title, fields.settings)
@@ -97,7 +106,7 @@ class ChatHandlers:
         await self._store.run(
             lambda connection: chats.create_chat(connection, chat, n_most)
         )
-        return told.chat_document(chat)
+        return chat_document(chat)
 
     def _new_chat(
         self, owner: str, title: str | None, settings: OwnSettings | None
@@ -112,10 +121,10 @@ class ChatHandlers:
             settings=settings or OwnSettings(),
         )
 
-    async def read_chat(self, request: HostedRequest) -> told.WholeChatDocument:
+    async def read_chat(self, request: HostedRequest) -> WholeChatDocument:
         """Return a chat with its messages."""
         chat, found = await self._whole(request)
-        return told.whole_chat(chat, found)
+        return whole_chat(chat, found)
 
     async def _whole(
         self, request: HostedRequest
@@ -128,7 +137,7 @@ class ChatHandlers:
             )
         )
 
-    async def change_chat(self, request: HostedRequest) -> told.ChatDocument:
+    async def change_chat(self, request: HostedRequest) -> ChatDocument:
         """Change a chat."""
         fields = request.fields(asked.ChangeChat)
         changes: dict[str, str | bool | None] = {}
@@ -146,7 +155,7 @@ class ChatHandlers:
                 connection, request.owner, request.chat_id, changes, moment
             )
         )
-        return told.chat_document(chat)
+        return chat_document(chat)
 
     async def delete_chat(self, request: HostedRequest) -> None:
         """Delete a chat; what was in it has left the disk then."""
@@ -165,7 +174,7 @@ class ChatHandlers:
         )
         return told.HitsDocument(hits=[told.hit_document(hit, query.q) for hit in hits])
 
-    async def export_json(self, request: HostedRequest) -> told.WholeChatDocument:
+    async def export_json(self, request: HostedRequest) -> WholeChatDocument:
         """Return a chat with its messages and, where that is wanted, their files."""
         chat, found = await self._whole(request)
         files: Mapping[str, bytes] = {}
@@ -178,7 +187,7 @@ class ChatHandlers:
                     "with attachments=false, and each file from its own route",
                 )
             files = await self._files(request, [each.id for each in attached])
-        return told.whole_chat(chat, found, files)
+        return whole_chat(chat, found, files)
 
     async def _files(
         self, request: HostedRequest, ids: Sequence[str]
@@ -203,9 +212,9 @@ class ChatHandlers:
     async def export_markdown(self, request: HostedRequest) -> str:
         """Return the branch that the owner looks at, as Markdown."""
         chat, found = await self._whole(request)
-        return told.markdown(chat, branch_to(found, chat.tail_id))
+        return markdown(chat, branch_to(found, chat.tail_id))
 
-    async def import_chat(self, request: HostedRequest) -> told.ChatDocument:
+    async def import_chat(self, request: HostedRequest) -> ChatDocument:
         """Store a chat that was exported."""
         fields = request.fields(asked.ImportChat)
         chat = self._new_chat(request.owner, fields.title, fields.settings)
@@ -229,9 +238,9 @@ class ChatHandlers:
         stored = await self._store.run(
             lambda connection: chats.read_chat(connection, chat.owner, chat.id)
         )
-        return told.chat_document(stored)
+        return chat_document(stored)
 
-    async def create_prompt(self, request: HostedRequest) -> told.MessageDocument:
+    async def create_prompt(self, request: HostedRequest) -> MessageDocument:
         """Add a message of the person."""
         fields = request.fields(asked.CreatePrompt)
         files = AttachedFiles(self._settings)
@@ -241,7 +250,7 @@ class ChatHandlers:
                 connection, request.owner, message, self._limits, files=files.found
             )
         )
-        return told.message_document(stored)
+        return message_document(stored)
 
     def _prompt(
         self,

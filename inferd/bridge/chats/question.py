@@ -1,4 +1,4 @@
-"""The request to the daemon that a conversation becomes, and how its frames add up; pure."""
+"""The question to the daemon that a conversation becomes, and how its frames add up; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from inferd.bridge.chats.tools.told_calls import told_calls
 from inferd.bridge.translation.generated import GeneratedAnswer
 from inferd.bridge.translation.media import MediaOfRequest
 from inferd.bridge.translation.question import Question
 from inferd.chats.file_types import kind_of_medium
+from inferd.chats.prompt import FileBlock, messages_of, summary_messages
 from inferd.chats.records import (
     AnswerUsage,
     CallState,
@@ -25,19 +25,10 @@ from inferd.chats.records import (
     storable,
 )
 from inferd.limits.bridge import SUMMARY_TOKENS
-from inferd.wire.blocks import Block, BlocksRequest, Message, TextBlock, Tool
-from inferd.wire.requests import Role
+from inferd.wire.blocks import Block, BlocksRequest, Tool
 from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 
-_ROLES: Final[dict[str, Role]] = {"prompter": "user", "assistant": "assistant"}
-_KINDS: Final = {"picture": "picture", "sound": "recording"}
-_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _NO_TOOLS: Final[Mapping[str, CallState]] = MappingProxyType({})
-_SUMMARY: Final = "Summary of the earlier part of this conversation:"
-_SUMMARISE: Final = (
-    "Summarise the conversation above in at most 200 words, for somebody who goes on with it: what "
-    "was asked, what was found out and decided, names and numbers. Write the summary alone."
-)
 
 
 @dataclass(frozen=True)
@@ -170,14 +161,16 @@ def question_of(  # noqa: PLR0913  # what an answer depends on
         deadline_ms: milliseconds for waiting and running.
     """
     sampling, media = work.sampling, MediaOfRequest()
-    kept = branch[cut.n_left_out :] if cut else branch
-    shown = [*kept, so_far] if so_far and so_far.details.calls else kept
     request = BlocksRequest(
         id=request_id,
-        messages=[
-            *_system(work, cut),
-            *_turns(shown, files, media, as_calls=bool(offer.tools)),
-        ],
+        messages=messages_of(
+            branch,
+            work,
+            cut,
+            so_far=so_far,
+            file_block=_file_block(files, media),
+            as_calls=bool(offer.tools),
+        ),
         tools=offer.tools,
         tool_choice="none" if offer.tools and not offer.may_call else None,
         model=work.model,
@@ -202,14 +195,9 @@ def summary_question(
     deadline_ms: int,
 ) -> tuple[Question, PartialAnswer]:
     """Return the question for a summary of turns, and the answer that its frames fill."""
-    asked = Message("user", [TextBlock(_SUMMARISE)])
-    before = _turns(turns)
-    if before and before[-1].role == "user":
-        asked = Message("user", [*before.pop().content, TextBlock(_SUMMARISE)])
-    system = [_system_text(f"{_SUMMARY} {earlier}")] if earlier else []
     request = BlocksRequest(
         id=request_id,
-        messages=[*system, *before, asked],
+        messages=summary_messages(turns, earlier),
         model=work.model,
         temperature=0,
         max_tokens=SUMMARY_TOKENS,
@@ -219,56 +207,13 @@ def summary_question(
     return Question(request, answer), answer
 
 
-def _system(work: WorkParameters, cut: LeftOut | None) -> list[Message]:
-    texts = [work.system_prompt] if work.system_prompt else []
-    if cut is not None and cut.summary:
-        texts.append(f"{_SUMMARY} {cut.summary}")
-    return [_system_text("\n\n".join(texts))] if texts else []
+def _file_block(files: Mapping[str, bytes], media: MediaOfRequest) -> FileBlock:
+    def block_of(attachment: KeptAttachment) -> Block | None:
+        data = files.get(attachment.id)
+        if data is None:
+            return None
+        is_picture = kind_of_medium(attachment.media_type) == "picture"
+        add = media.picture if is_picture else media.sound
+        return add(data, attachment.name)
 
-
-def _system_text(text: str) -> Message:
-    return Message("system", [TextBlock(text)])
-
-
-def _turns(
-    messages: Sequence[KeptMessage],
-    files: Mapping[str, bytes] = _NO_FILES,
-    media: MediaOfRequest | None = None,
-    *,
-    as_calls: bool = False,
-) -> list[Message]:
-    """Return the turns of a conversation; an empty answer is none, and roles alternate.
-
-    Args:
-        messages: of the conversation.
-        files: the bytes of its attachments.
-        media: takes those.
-        as_calls: whether calls are told as such; they are texts to a model without tools.
-    """
-    turns: list[Message] = []
-    for message in messages:
-        if message.details.calls:
-            parts = [*told_calls(message, as_calls=as_calls)]
-        else:
-            blocks = [_file(each, files, media) for each in message.attachments]
-            blocks += [TextBlock(message.text)] if message.text else []
-            parts = [Message(_ROLES[message.role], blocks)]
-        for part in parts:
-            if not part.content:
-                continue
-            if turns and turns[-1].role == part.role:
-                turns[-1].content.extend(part.content)
-            else:
-                turns.append(part)
-    return turns
-
-
-def _file(
-    attachment: KeptAttachment, files: Mapping[str, bytes], media: MediaOfRequest | None
-) -> Block:
-    """Return the block of a file, which is named where its bytes are not to be sent."""
-    kind, data = kind_of_medium(attachment.media_type), files.get(attachment.id)
-    if media is None or data is None:
-        return TextBlock(f"[a {_KINDS[kind]}: {attachment.name}]")
-    add = media.picture if kind == "picture" else media.sound
-    return add(data, attachment.name)
+    return block_of

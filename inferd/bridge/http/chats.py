@@ -15,7 +15,6 @@ from inferd.bridge.chats.documents import (
     BothDocument,
     DebugToken,
     DebugTokens,
-    message_document,
     model_configs,
 )
 from inferd.bridge.chats.events import (
@@ -39,6 +38,7 @@ from inferd.bridge.openapi.routes import hosted_routes
 from inferd.bridge.translation.api import Api, HostedOperation
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.query import read_query
+from inferd.chats.documents import message_document
 from inferd.chats.failures import ChatError
 from inferd.chats.storage.chats import delete_old
 from inferd.chats.store import now_us

@@ -14,6 +14,7 @@ from inferd.chats.fitting import (
     left_out,
     newest_turns,
 )
+from inferd.chats.prompt import summary_messages
 from inferd.chats.records import (
     AnswerUsage,
     KeptMessage,
@@ -25,7 +26,7 @@ from inferd.chats.records import (
 from inferd.cli.chat.asking import AnswerEnd, Interrupts, follow
 from inferd.cli.chat.conversation import broken_off, new_message
 from inferd.cli.chat.faults import advice_for
-from inferd.cli.chat.questions import conversation_of, options_of, summary_of
+from inferd.cli.chat.questions import conversation_of, options_of
 from inferd.cli.chat.screen.answer_view import AnswerView
 from inferd.cli.chat.state import ChatState, new_id, now_us
 from inferd.client.core.answer import (
@@ -136,7 +137,7 @@ class Answerer:
         """Have turns summarised, unless Ctrl-C says otherwise."""
         options = options_of(self._state)
         options |= ChatOptions(temperature=0, max_tokens=SUMMARY_TOKENS, progress=True)
-        asked = summary_of(turns, self._work(), earlier)
+        asked = summary_messages(turns, earlier)
         stream = self._state.client.stream(asked, **options)
         stop = self._stop_of(stream)
         end = follow(stream, self._view.summarising, stop, interrupts)

@@ -6,12 +6,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
-from inferd.bridge.chats.prompt import question_of, summary_question
-from inferd.bridge.translation.question import Question
 from inferd.chats.file_types import MediumKind, kind_of_medium, media_type_of
+from inferd.chats.prompt import messages_of
 from inferd.chats.records import (
     KeptAttachment,
     KeptMessage,
@@ -28,15 +26,13 @@ from inferd.limits.bridge import MAX_ASKED_FILE_BYTES
 from inferd.wire.blocks import (
     Attachment,
     AudioAttachment,
-    BlocksRequest,
+    Block,
     ImageAttachment,
     Message,
 )
 
 MAX_TOKENS: Final = 2048
 """Tokens of an answer at most where its user says nothing: some pages."""
-_UNUSED: Final = 1
-"""The options of ``Client`` have no deadline: a person waits for as long as they like."""
 _ABILITIES: Final[Mapping[MediumKind, str]] = {"picture": "vision", "sound": "audio"}
 
 
@@ -55,41 +51,20 @@ def conversation_of(
         MediaError: a file cannot be decoded.
         MissingExtraError: the package that decodes it is not installed.
     """
-    kept = branch[cut.n_left_out :] if cut else branch
-    attached = [
-        (each, path)
-        for message in kept
-        for each in message.attachments
-        if (path := _path_of(state, each)) is not None
-    ]
-    files = {each.id: b"" for each, _ in attached}
-    question, _ = question_of(
-        branch,
-        work,
-        cut,
-        files,
-        request_id="",
-        max_tokens=MAX_TOKENS,
-        deadline_ms=_UNUSED,
-    )
-    return _messages(question), _decoded(attached)
+    with Attachments() as media:
 
+        def block_of(attachment: KeptAttachment) -> Block | None:
+            path = _path_of(state, attachment)
+            if path is None:
+                return None
+            is_picture = kind_of_medium(attachment.media_type) == "picture"
+            return media.picture(path) if is_picture else media.sound(path)
 
-def summary_of(
-    turns: Sequence[KeptMessage], work: WorkParameters, earlier: str | None
-) -> list[Message]:
-    """Return the messages that ask for a summary of turns."""
-    question, _ = summary_question(
-        turns, work, earlier, request_id="", deadline_ms=_UNUSED
-    )
-    return _messages(question)
-
-
-def _messages(question: Question) -> list[Message]:
-    request = question.request
-    if not isinstance(request, BlocksRequest) or request.messages is UNSET:
-        return []  # cannot happen: it is of a chat
-    return request.messages
+        messages = messages_of(branch, work, cut, file_block=block_of)
+        return messages, [
+            _with_bytes(each, memory)
+            for each, memory in zip(media.table, media.memories, strict=True)
+        ]
 
 
 def options_of(state: ChatState) -> ChatOptions:
@@ -152,22 +127,6 @@ def _path_of(state: ChatState, attachment: KeptAttachment) -> Path | None:
         state.painter.note(f"({path}: has changed or is gone, and is not sent)")
         return None
     return path
-
-
-def _decoded(
-    attached: Sequence[tuple[KeptAttachment, Path]],
-) -> list[Attachment]:
-    """Decode files; return them as a request has them."""
-    with Attachments() as media:
-        for kept, path in attached:
-            if kind_of_medium(kept.media_type) == "picture":
-                media.picture(path)
-            else:
-                media.sound(path)
-        return [
-            _with_bytes(each, memory)
-            for each, memory in zip(media.table, media.memories, strict=True)
-        ]
 
 
 def _with_bytes(attachment: Attachment, memory: Memfd) -> Attachment:

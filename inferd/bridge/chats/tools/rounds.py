@@ -6,7 +6,7 @@ from typing import Final, Protocol, TypeVar
 import trio
 from msgspec.structs import replace
 
-from inferd.bridge.chats.prompt import ToolOffer
+from inferd.bridge.chats.question import ToolOffer
 from inferd.bridge.chats.running import RunningAnswer
 from inferd.bridge.chats.tools.offer import (
     OfferedTool,

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from inferd.bridge.chats.documents import markdown, whole_chat
+from inferd.chats.documents import markdown, whole_chat
 from inferd.chats.records import KeptChat
 from inferd.cli.chat.commands.numbers import chosen
 from inferd.cli.chat.history.chat_file import FILE_MODE

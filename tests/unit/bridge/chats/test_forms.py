@@ -7,14 +7,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from inferd.bridge.chats.documents import (
-    chat_page,
-    hit_document,
-    markdown,
-    message_document,
-    moment,
-    place_of_cursor,
-)
+from inferd.bridge.chats.documents import chat_page, hit_document, place_of_cursor
 from inferd.bridge.chats.events import (
     END,
     PendingEvent,
@@ -23,8 +16,9 @@ from inferd.bridge.chats.events import (
     read_so_far,
 )
 from inferd.bridge.chats.failures import chat_failure_body, telling_chat_failures
-from inferd.bridge.chats.prompt import question_of, summary_question
+from inferd.bridge.chats.question import question_of, summary_question
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.chats.documents import markdown, message_document, moment
 from inferd.chats.estimate import DurationEstimate
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import (

@@ -1,8 +1,13 @@
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from inferd.cli.chat.questions import attach, takes
+from inferd.chats.records import ChatSampling, KeptMessage, WorkParameters
+from inferd.cli.chat.questions import attach, conversation_of, takes
 from inferd.cli.console import CommandError
 from inferd.client.core.offers import ServedFacts
+from inferd.wire.blocks import ImageBlock, TextBlock
 from tests.cases import each_case
 from tests.media_files import png_file, wav_file
 
@@ -37,3 +42,37 @@ def test_what_is_no_picture_is_refused(tmp_path, data, told):
         attach(path, "picture")
     with pytest.raises(CommandError, match="No such file"):
         attach(tmp_path / "absent", "picture")
+
+
+def test_files_are_sent_in_their_order_and_those_that_have_changed_are_named(tmp_path):
+    paths = [tmp_path / name for name in ("a.png", "b.png", "c.png")]
+    for path in paths:
+        path.write_bytes(png_file())
+    files = [attach(path, "picture").kept for path in paths]
+    prompt = KeptMessage(
+        id="p",
+        chat_id="c",
+        parent_id=None,
+        role="prompter",
+        state="manual",
+        created_us=0,
+        text="What?",
+        attachments=tuple(files),
+    )
+    paths[1].write_bytes(b"changed")
+    notes: list[str] = []
+    known = {file.id: path for file, path in zip(files, paths, strict=True)}
+    state: Any = SimpleNamespace(
+        conversation=SimpleNamespace(paths=known),
+        facts=None,
+        painter=SimpleNamespace(note=notes.append),
+    )
+    work = WorkParameters(model="m", sampling=ChatSampling())
+    [message], sent = conversation_of(state, [prompt], work, None)
+    assert message.content == [
+        *(ImageBlock("1"), TextBlock("[a picture: b.png]"), ImageBlock("2")),
+        TextBlock("What?"),
+    ]
+    assert [getattr(each, "id", None) for each in sent] == ["1", "2"]
+    assert all(getattr(each, "bytes", None) for each in sent)
+    assert notes == [f"({paths[1]}: has changed or is gone, and is not sent)"]

@@ -7,7 +7,7 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from inferd.bridge.chats.prompt import PartialAnswer
+from inferd.bridge.chats.question import PartialAnswer
 from inferd.bridge.chats.running import RunningAnswer
 from inferd.bridge.chats.tools import servers as servers_module
 from inferd.bridge.chats.tools.offer import (
@@ -19,7 +19,6 @@ from inferd.bridge.chats.tools.offer import (
 from inferd.bridge.chats.tools.rounds import ToolRounds, tools_of
 from inferd.bridge.chats.tools.servers import AnswerTools, ToolServers
 from inferd.bridge.chats.tools.session import ToolSession
-from inferd.bridge.chats.tools.told_calls import told_calls
 from inferd.chats.records import KeptMessage, MessageDetails, StoredCall
 from inferd.config.tools import (
     MAX_RESULT_CHARS,
@@ -38,7 +37,6 @@ from inferd.tool_host.messages import (
     ToolListing,
     ToolOutcome,
 )
-from inferd.wire.blocks import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from inferd.wire.responses import BlockFrame, TextDelta, ToolCall
 from tests.cases import each_case
 
@@ -92,30 +90,6 @@ def called(*names, state="waiting", round_=0, start=1, at=0):
         StoredCall(f"call{number}", name, {"a": 1}, at, round_, state)
         for number, name in enumerate(names, start)
     ]
-
-
-def test_an_answer_with_calls_is_told_in_its_turns_and_as_text_without_tools():
-    calls = [
-        replace(called("maths__add", at=4)[0], result="sum 1"),
-        called("maths__add", round_=1, start=2, at=4)[0],
-    ]
-    message = replace(ANSWER, text="One.Two.", details=MessageDetails(calls=calls))
-    used = [
-        ToolUseBlock(f"call{n}", "maths__add", msgspec.Raw(b'{"a":1}')) for n in (1, 2)
-    ]
-    told = list(told_calls(message, as_calls=True))
-    assert told == [
-        Message("assistant", [TextBlock("One."), used[0]]),
-        Message("user", [ToolResultBlock("call1", [TextBlock("sum 1")])]),
-        Message("assistant", [used[1]]),
-        Message("user", [ToolResultBlock("call2", [TextBlock("[not called]")])]),
-        Message("assistant", [TextBlock("Two.")]),
-    ]
-    texts = [
-        part for turn in told_calls(message, as_calls=False) for part in turn.content
-    ]
-    assert TextBlock('[maths__add {"a":1}: sum 1]') in texts
-    assert {each.role for each in told_calls(message, as_calls=False)} == {"assistant"}
 
 
 def test_a_further_round_goes_on_where_the_answer_was():
