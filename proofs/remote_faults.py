@@ -36,8 +36,10 @@ TEXT: Final = "".join(TOKENS)
 KEY_TEXT: Final = "sk-fault-0123456789"
 KINDS: Final = ("openai", "anthropic", "ollama", "inferd", "sockets")
 MOST_GARBAGE_BYTES: Final = 200
-WAIT_S: Final = 10.0
-"""Seconds after which the daemon gives a stalled answer up."""
+WAIT_S: Final = 2.0
+"""Seconds after which the daemon gives a stalled answer up: as long for a connection, for a
+first token and between two. An answer is held back in one of six faults, so that the defaults
+would take hours; those of the breaker are what is tested."""
 SLACK_S: Final = 3.0
 """Seconds after ``OPEN_S`` until the next request is sent: other processes compute, too."""
 N_AT_ONCE: Final = 6
@@ -128,6 +130,7 @@ def _backend(name: str, kind: str, proxy: FaultyProxy, directory: Path) -> Table
         "name": name,
         "kind": "inferd" if kind == "sockets" else kind,
         "model": "mock",
+        "connect_timeout_s": WAIT_S,
         "first_token_timeout_s": WAIT_S,
         "stall_timeout_s": WAIT_S,
     }
@@ -138,7 +141,10 @@ def _backend(name: str, kind: str, proxy: FaultyProxy, directory: Path) -> Table
 
 
 def _front(make: MakeDaemon, backends: Sequence[Table]) -> DaemonProcess:
-    return make({"backend": [*backends]}, environ={"FAULT_KEY": KEY_TEXT}).start()
+    """Run the daemon that asks; a request that is held back keeps no other waiting."""
+    admission = {"max_active": N_AT_ONCE * len(backends)}
+    tables = {"admission": admission, "backend": [*backends]}
+    return make(tables, environ={"FAULT_KEY": KEY_TEXT}).start()
 
 
 # --- faults -----------------------------------------------------------------------------
@@ -219,11 +225,14 @@ def _try_again(lane: Lane) -> None:
     with ThreadPoolExecutor(N_AT_ONCE) as threads:
         answers = [threads.submit(lane.ask) for _ in range(N_AT_ONCE)]
         lasts = [each.result()[-1] for each in answers]
-    lane.require(all(each["type"] == "error" for each in lasts), "half-open: done")
+    ends = sorted(SUSPENDED in each.get("message", "") for each in lasts)
+    told = [False] + (N_AT_ONCE - 1) * [True]
+    lane.require(ends == told, f"half-open: {lasts}")
     asked = lane.proxy.n_requests - n_before
     lane.require(asked == 1, f"half-open: {asked} of {N_AT_ONCE} were let through")
     lane.proxy.next = WHOLE
-    lane.require(lane.ask()[-1]["type"] == "error", "it has not opened again")
+    refused = lane.ask()[-1].get("message", "")
+    lane.require(SUSPENDED in refused, f"it has not opened again: {refused!r}")
     time.sleep(OPEN_S + SLACK_S)
     for _ in range(2):
         _whole(lane)
