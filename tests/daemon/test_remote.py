@@ -60,6 +60,7 @@ def daemon(engine: RemoteEngine) -> Iterator[DaemonProcess]:
         api_key_env="FAR_KEY",
         tools=True,
         thinking=True,
+        structure=True,
         max_answer_bytes=2**21,
     )
     slow = remote(engine, name="slow", stall_timeout_s=0.1)
@@ -143,6 +144,37 @@ def test_reasoning_and_calls_are_blocks_as_those_of_a_local_model(daemon, engine
     assert (text["type"], text["delta"]) == ("text", "Well.")
     assert (call["type"], call["name"], call["input"]) == ("tool_use", "add", {"a": 1})
     assert (frames[-1]["type"], frames[-1]["stop_reason"]) == ("done", "tool_use")
+
+
+ADD = {"name": "add", "description": "", "input_schema": {"type": "object"}}
+NUMBER = {"type": "json_schema", "schema": {"type": "number"}}
+LEAKED = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+
+
+def test_an_answer_without_the_call_that_was_demanded_is_an_error_after_its_text(
+    daemon, engine
+):
+    """As llama-server's where the template of its model has no tools."""
+    leaked = sends(HEAD, chunk(LEAKED), chunk(reason="stop"), USAGE, DONE)
+    forced = {"tools": [ADD], "tool_choice": "required"}
+    outcomes = []
+    with daemon.connect("infer.v2.sock") as connection:
+        for script, fields in (
+            (sends(ANSWER), forced),
+            (sends(ANSWER), {"response_format": NUMBER}),
+            (leaked, forced),
+        ):
+            engine.script = script
+            asked: Table = {"model": "far", "max_tokens": 50, **fields}
+            *frames, last = connection.ask(blocks(**asked))
+            outcomes.append(([each["block"]["type"] for each in frames], last))
+    engine.script = sends(ANSWER)
+    (text, no_call), (_, no_number), (call, done) = outcomes
+    assert (text, call) == (["text", "text"], ["tool_use"])
+    assert (no_call["code"], no_number["code"]) == ("invalid_request",) * 2
+    assert "tool_choice: the answer ended without" in no_call["message"]
+    assert "response_format.schema: the answer" in no_number["message"]
+    assert (done["stop_reason"], done["structure_complete"]) == ("tool_use", True)
 
 
 def test_a_stop_string_ends_the_remotes_work(daemon, engine):

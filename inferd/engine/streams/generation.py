@@ -25,7 +25,8 @@ from inferd.dialects.dialect import Dialect
 from inferd.engine.channel.demultiplexer import JobMessage, PrefillProgress, TokenId
 from inferd.engine.channel.result_queue import ResultQueue
 from inferd.engine.streams.base import STOP_REASONS_V2, AnswerStream, E, to_usage_v2
-from inferd.errors import InternalError
+from inferd.engine.streams.demands import is_cut, unmet_demand
+from inferd.errors import InternalError, InvalidRequestError
 from inferd.ipc.worker import Ended
 from inferd.output.parser import BlockParser, CharRun, ParsedBlock
 from inferd.output.stops import StopMatcher
@@ -198,7 +199,7 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
         self._to_send = TokenAlignment[Logprob]()  # of text that no event has yet
         self._next_ids: list[int] = []  # of the next piece
         self._token_ids = TokenIds()
-        self._has_tool_call = False
+        self._called: set[str] = set()
         self._has_cut_call = False
 
     @property
@@ -272,7 +273,8 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
             case Thinking() | ToolUse():
                 yield from self._end_of_text()
                 if self._stops.matched is None:
-                    self._has_tool_call |= isinstance(parsed, ToolUse)
+                    if isinstance(parsed, ToolUse):
+                        self._called.add(parsed.name)
                     yield self._with_token_ids(parsed)
 
     def _with_token_ids(self, block: Thinking | ToolUse) -> Thinking | ToolUse:
@@ -300,6 +302,17 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
             ids = self._token_ids.of_chars("text", len(text))
             yield Text(text, logprobs, token_ids=tuple(ids))
 
+    def _finish(self, end: Ended) -> Sequence[TokenEventV2]:
+        """End the answer, or fail if it lacks what the request demands, and nobody is told."""
+        is_whole = self._stops.matched is None and not self._warnings
+        unmet = unmet_demand(self._job, end, self._called) if is_whole else ""
+        if unmet:
+            self._failure = InvalidRequestError(unmet)
+            return []
+        if self._called and not is_cut(end):  # a server may leave its calls in its text
+            end = replace(end, structure_complete=True)
+        return super()._finish(end)
+
     def _done(self, end: Ended) -> TokenEventV2:
         return DoneV2(
             stop_reason=self._reason(end),
@@ -317,7 +330,7 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
         return end.end_token_id if tells else None
 
     def _reason(self, end: Ended) -> StopReasonV2:
-        if self._has_tool_call and not self._has_cut_call:
+        if self._called and not self._has_cut_call:
             return "tool_use"
         if self._stops.matched is not None or end.stop_token_id is not None:
             return "stop_sequence"

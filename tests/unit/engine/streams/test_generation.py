@@ -337,9 +337,55 @@ async def test_a_structure_may_begin_like_a_call_where_there_is_no_tool(
 async def test_whether_a_structure_is_closed_is_told(
     make, complete, fields, autojump_clock
 ):
-    last = msgspec.structs.replace(end(), structure_complete=complete)
+    ended = end(stop_reason="length")
+    last = msgspec.structs.replace(ended, structure_complete=complete)
     *_, done = await events_of(make("a", last, **fields))
     assert done.structure_complete is complete
+
+
+NAMED = ToolChoice("named", "f")
+OTHER = msgspec.structs.replace(TOOL, name="g")
+OTHER_CALL = CALL.replace("f", "g")
+
+
+@each_case(
+    ("said", "fields", "unmet"),
+    [
+        ("a", {"tool_choice": REQUIRED}, "tool_choice: the answer ended without"),
+        (CALL, {"tool_choice": REQUIRED}, ""),
+        (OTHER_CALL, {"tool_choice": REQUIRED}, "tool_choice: the answer calls a tool"),
+        ("", {"tool_choice": NAMED}, "tool_choice: the answer ended without"),
+        (CALL, {"tool_choice": NAMED, "tools": (TOOL, OTHER)}, ""),
+        (
+            CALL + OTHER_CALL,
+            {"tool_choice": NAMED, "tools": (TOOL, OTHER)},
+            "tool_choice: the answer calls another tool",
+        ),
+        ("a", {"structure": SCHEMA}, "response_format.schema: the answer ended"),
+        (CALL, {"structure": SCHEMA}, ""),
+        ("a", {"structure": SCHEMA, "stops": ("a",)}, "cut"),
+        ("a", {"tool_choice": REQUIRED, "stops": ("a",)}, "cut"),
+        ("<c>{</c>", {"tool_choice": REQUIRED}, "cut"),
+    ],
+)
+async def test_an_answer_without_what_was_demanded_fails_after_what_came(
+    said, fields, unmet, autojump_clock
+):
+    last = msgspec.structs.replace(end(), structure_complete=False)
+    stream = block_stream(said, last, **fields)
+    events: list[Any] = []
+    failure = ""
+    try:
+        async for batch in stream:
+            events += batch
+    except InvalidRequestError as error:
+        failure = str(error)
+    if unmet in ("", "cut"):
+        assert (failure, events[-1].structure_complete) == ("", not unmet)
+        return
+    assert failure.startswith(unmet)
+    assert not [each for each in events if isinstance(each, DoneV2)]
+    assert bool(events) == bool(said)
 
 
 @each_case("make", [text_stream, block_stream])
