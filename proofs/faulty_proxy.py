@@ -1,5 +1,6 @@
 """A proxy on loopback that passes one answer on, and breaks it as it is told."""
 
+import select
 import socket
 import struct
 import threading
@@ -154,10 +155,20 @@ def _break(client: socket.socket, told: Break) -> None:
         case Fault.GARBAGE:
             client.sendall(told.garbage)
         case Fault.STALL:
-            while client.recv(READ_BYTES):
-                pass
+            _wait_for_hang_up(client)
         case _:
             pass
+
+
+def _wait_for_hang_up(client: socket.socket) -> None:
+    """Wait until a client has closed its connection, or no longer than a read may take."""
+    if client.family == socket.AF_UNIX:  # of lines, whose sender has closed its half
+        poll = select.poll()
+        poll.register(client, select.POLLHUP)
+        poll.poll(PATIENCE_S * 1000)
+        return
+    while client.recv(READ_BYTES):
+        pass
 
 
 def faults_of(*, has_lines: bool) -> Sequence[Fault]:
