@@ -4,83 +4,32 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import DaemonProcess, clean_environ, eventually, mock
+from tests.daemon.harness import DaemonProcess, clean_environ, mock
+from tests.daemon.tmux import INFERD, Terminal
 
 pytestmark = [pytest.mark.slow, pytest.mark.short_version]
 
 WIDE = "日本語のとても長い名前" * 6
 ENDLESS = mock(tokens=["x"] * 100_000, token_delay_ms=100)
-TOP = [sys.executable, "-m", "inferd", "top"]
-
-
-class Terminal:
-    """A program in tmux."""
-
-    def __init__(self, server: Path, width: int, height: int) -> None:
-        self._server = server
-        self._width, self._height = width, height
-
-    def run(self, *command: str) -> str:
-        """Give a command to tmux; return what it prints."""
-        done = subprocess.run(
-            ["tmux", "-S", str(self._server), *command],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
-
-    def start(self, *command: str, **environ: str) -> None:
-        """Start a program in a new terminal."""
-        size = ("-x", str(self._width), "-y", str(self._height))
-        settings = [f"-e{name}={value}" for name, value in environ.items()]
-        self.run("-f", os.devnull, "new-session", "-d", *size, *settings, *command)
-        self.run("set-option", "-g", "remain-on-exit", "on")
-
-    def lines(self, *options: str) -> list[str]:
-        return self.run("capture-pane", "-p", *options).splitlines()
-
-    def press(self, *keys: str) -> None:
-        self.run("send-keys", *keys)
-
-    def shows(self, is_so: Callable[[list[str]], bool]) -> list[str]:
-        """Wait until the screen is so; return it."""
-        seen: list[list[str]] = []
-
-        def look() -> bool:
-            seen[:] = [self.lines()]
-            return is_so(seen[0])
-
-        assert eventually(look), "\n".join(seen[0])
-        return seen[0]
-
-    def has(self, pattern: str) -> list[str]:
-        """Wait until a line of the screen matches; return the screen."""
-        return self.shows(lambda lines: any(re.search(pattern, each) for each in lines))
-
-    def has_not(self, pattern: str) -> list[str]:
-        return self.shows(
-            lambda lines: not any(re.search(pattern, each) for each in lines)
-        )
+TOP = [*INFERD, "top"]
 
 
 @contextmanager
-def terminal(width: int, height: int) -> Iterator[Terminal]:
-    with tempfile.TemporaryDirectory(prefix="inferd-tmux-") as directory:
-        opened = Terminal(Path(directory) / "s", width, height)
-        try:
-            yield opened
-        finally:
-            opened.run("kill-server")
+def terminal(width: int, height: int, **environ: str) -> Iterator[Terminal]:
+    whole = {**clean_environ(), **environ}
+    with (
+        tempfile.TemporaryDirectory(prefix="inferd-tmux-") as directory,
+        Terminal(Path(directory), width, height, whole) as opened,
+    ):
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -104,38 +53,38 @@ def command_of(daemon: DaemonProcess, *arguments: str) -> list[str]:
 def test_a_terminal_has_all_of_it_and_keys_are_obeyed(
     daemon: DaemonProcess, width: int, height: int
 ):
-    with terminal(width, height) as screen:
-        screen.start(*command_of(daemon, "--interval", "0.5"), NO_COLOR="1")
-        lines = screen.has(r"^queue +1 of 1 run +\d wait")
+    with terminal(width, height, NO_COLOR="1") as screen:
+        screen.run(command_of(daemon, "--interval", "0.5"))
+        lines = screen.wait_line(r"queue +1 of 1 run +\d wait")
         assert lines[0].startswith("inferd ")
         assert any(re.match(r"MODEL +STATE", each) for each in lines)
         assert any(re.match(r"mock +ready", each) for each in lines)
         assert sum(each.startswith(f"{os.getuid()} for ") for each in lines) == 4
-        assert screen.lines("-e") == screen.lines()
+        assert screen.screen(has_styles=True) == screen.screen()
         assert any(each.startswith("q quit") for each in lines)
-        screen.press("s")
-        screen.has("^USER by waiting")
-        screen.press("u")
-        screen.has_not("^MODEL")
-        screen.press("p")
-        screen.has("PAUSED")
-        screen.run("resize-window", "-x", "60", "-y", "12")
-        assert len(screen.shows(lambda lines: len(lines) == 12)) == 12
-        screen.press("q")
-        screen.has("Pane is dead")
+        screen.keys("s")
+        screen.wait("\nUSER by waiting")
+        screen.keys("u")
+        screen.wait_gone("\nMODEL")
+        screen.keys("p")
+        screen.wait("PAUSED")
+        screen.resize(60, 12)
+        screen.wait_until(lambda seen: len(seen.splitlines()) == 12)
+        screen.keys("q")
+        assert screen.code() == 0
 
 
 def test_a_daemon_that_goes_and_comes_back_is_followed():
     with daemons() as make, terminal(80, 24) as screen:
         daemon = make({"backend": [mock()]}).start()
-        screen.start(*command_of(daemon, "--interval", "0.5"))
-        screen.has("^mock +ready")
-        assert any("\x1b[7m" in each for each in screen.lines("-e"))
+        screen.run(command_of(daemon, "--interval", "0.5"))
+        screen.wait_line("mock +ready")
+        assert "\x1b[7m" in screen.screen(has_styles=True)
         daemon.stop()
-        screen.has(r"^\d+ s old: no daemon answers")
+        screen.wait_line(r"\d+ s old: no daemon answers")
         daemon.start()
-        screen.has_not("s old")
-        assert any(each.startswith("mock") for each in screen.lines())
+        screen.wait_gone("s old")
+        assert "\nmock" in screen.screen()
 
 
 def test_once_prints_it_for_programs_and_people(daemon: DaemonProcess):

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -99,20 +99,29 @@ class Terminal:
         children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
         return int(children[0])
 
-    def wait(self, text: str) -> str:
-        """Wait until a text is seen; return the screen."""
+    def wait_until(self, is_so: Callable[[str], object]) -> str:
+        """Wait until the screen is so; return it."""
         seen = [""]
 
-        def is_there() -> bool:
+        def look() -> bool:
             seen[0] = self.screen()
-            return text in seen[0]
+            return bool(is_so(seen[0]))
 
-        assert eventually(is_there, within_s=WAIT_S), f"{text!r} is not in:\n{seen[0]}"
+        assert eventually(look, within_s=WAIT_S), seen[0]
         return seen[0]
+
+    def wait(self, text: str) -> str:
+        """Wait until a text is seen; return the screen."""
+        return self.wait_until(lambda screen: text in screen)
+
+    def wait_line(self, pattern: str) -> list[str]:
+        """Wait until a line matches from its beginning on; return the lines of the screen."""
+        line = re.compile(f"^{pattern}", re.MULTILINE)
+        return self.wait_until(line.search).splitlines()
 
     def wait_gone(self, text: str) -> None:
         """Wait until a text is not seen any more."""
-        assert eventually(lambda: text not in self.screen()), self.screen()
+        self.wait_until(lambda screen: text not in screen)
 
     def code(self) -> int:
         """Wait until the program has ended; return its exit code."""
