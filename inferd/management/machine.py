@@ -13,6 +13,7 @@ from inferd.wire.management import (
     ManagedMachine,
     ManagedRequest,
 )
+from inferd.wire.observed import Overview
 
 
 class _Places(Struct, frozen=True):
@@ -41,8 +42,10 @@ def _backend(info: BackendInfo) -> ManagedBackend:
     )
 
 
-def managed_machine(requests: Reply, metrics: Reply) -> ManagedMachine:
-    """Return what the replies to ``requests`` and ``metrics`` say.
+def managed_machine(
+    requests: Reply, metrics: Reply, overview: Overview
+) -> ManagedMachine:
+    """Return what the replies to ``requests``, ``metrics`` and ``top`` say.
 
     Bounds: ``MAX_TOLD_REQUESTS``; those that run come first, then the order of the queue.
     """
@@ -52,6 +55,7 @@ def managed_machine(requests: Reply, metrics: Reply) -> ManagedMachine:
     return ManagedMachine(
         requests=tuple(managed_request(each) for each in told),
         n_omitted=n_omitted + len(listed) - len(told),
+        overview=overview,
         metrics="" if metrics.text is UNSET else metrics.text,
     )
 

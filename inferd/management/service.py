@@ -245,8 +245,17 @@ class HelperService:
                     yield frame
 
     async def _machine(self) -> ManagedMachine:
+        """Ask the daemon what it does.
+
+        Raises:
+            HelperRefusedError: it does not answer, or refuses.
+        """
         requests = await self._ask(Command(command="requests"))
-        return managed_machine(requests, await self._ask(Command(command="metrics")))
+        metrics = await self._ask(Command(command="metrics"))
+        overview = (await self._ask(Command(command="top"))).overview
+        if overview is UNSET:
+            raise HelperRefusedError("unavailable", "the daemon tells no numbers")
+        return managed_machine(requests, metrics, overview)
 
     async def _order(self, request: HelperRequest) -> HelperDone:
         reply = await self._ask(

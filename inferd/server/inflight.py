@@ -34,10 +34,15 @@ class InFlight:
         self._present.add(context)
 
     def remove(self, context: RequestContext) -> None:
-        """Remove a request, count it in the metrics, and keep its record for a while."""
+        """Remove a request, count it in the metrics, and keep its record for a while.
+
+        One that only asked which models there are leaves no record: those of others would
+        be forgotten for it, and times would be of what no model has done.
+        """
         self._present.remove(context.number)
         self._metrics.count(context)
-        self.ended.add(context)
+        if not context.is_about_models:
+            self.ended.add(context)
 
     def cancel(
         self, request_id: str, *, owner: int | None, principal: str | None = ""

@@ -109,6 +109,8 @@ class RequestContext:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Cancelled by the client, an operator or the deadline."""
     is_cancelled: bool = False
+    is_about_models: bool = False
+    """Whether it was only told which models there are, which programs ask all the time."""
     failure: InferdError | None = None
     """The client's fault, if that is why the scope was cancelled."""
     line_fds: LineFds = NO_FDS
@@ -255,6 +257,7 @@ class RequestContext:
 
     def listed(self) -> None:
         """Log that the request was told of models."""
+        self.is_about_models = True
         self.outcome = "end"
         log.debug(event_name(self.surface, "models_listed"), **self._fields())
 
@@ -262,6 +265,7 @@ class RequestContext:
         """Log that the request failed, before it ran or while it did."""
         self.outcome = error.code.value
         if isinstance(error, ModelNotFoundError) and error.is_asked_for:
+            self.is_about_models = True
             log.info(event_name(self.surface, "models_listed"), **self._fields())
             return
         has_begun = self.started_at is not None

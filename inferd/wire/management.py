@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from inferd.limits.models import MODEL_NAME_MAX_CHARS, SOURCE_MAX_CHARS
+from inferd.wire.observed import Overview
 
 HELPER_SOCKET: Final = "bridge_helper.sock"
 """File name of the socket, beside those of the daemon."""
@@ -121,12 +122,14 @@ class ManagedRequest(Struct, frozen=True, kw_only=True):
 class ManagedMachine(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="machine"
 ):
-    """The daemon's requests and metrics."""
+    """The daemon's requests, the numbers of ``top``, and metrics."""
 
     requests: tuple[ManagedRequest, ...]
     """Those that run first, then the queue in its order."""
     n_omitted: int = 0
     """Further requests."""
+    overview: Overview
+    """As the daemon tells it to ``inferd top``."""
     metrics: str
     """In Prometheus' text format."""
 

@@ -80,7 +80,7 @@ ADMIN_API: Final = Api(
             path="/admin/machine",
             method="GET",
             scope="admin",
-            summary="Tell the daemon's requests and metrics",
+            summary="Tell the daemon's requests, the numbers of inferd top, and metrics",
             ask=asking("machine", ToldAnswer),
             answer=ManagedMachine,
         ),

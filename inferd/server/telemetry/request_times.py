@@ -32,7 +32,7 @@ class RequestTimes:
         )
         self._request = registry.histogram(
             "request_seconds",
-            "From arrival to the end, of requests that were answered.",
+            "From arrival to the end, of requests that a model answered.",
             SOCKET,
             buckets=LATENCY_BUCKETS_S,
         )
@@ -53,7 +53,7 @@ class RequestTimes:
         socket, started_at, steps = context.socket, context.started_at, context.steps
         if started_at is not None:
             self._queue.labels(socket).observe(started_at - context.arrived_at)
-        if context.outcome not in _NOT_ANSWERED:
+        if context.outcome not in _NOT_ANSWERED and not context.is_about_models:
             self._request.labels(socket).observe(now - context.arrived_at)
         if steps.stalled_s:
             self._stalled.labels(socket).inc(steps.stalled_s)

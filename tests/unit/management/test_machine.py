@@ -7,6 +7,7 @@ from inferd.limits.bridge import MAX_TOLD_REQUESTS
 from inferd.management.machine import managed_backends, managed_log, managed_machine
 from inferd.wire.commands import BackendInfo, Reply, RequestInfo
 from inferd.wire.management import ManagedBackend
+from tests.fakes.overview import OVERVIEW
 
 METRICS = Reply(command="metrics", ok=True, text="inferd_tasks 1.0\n")
 
@@ -37,7 +38,9 @@ def test_what_runs_comes_before_the_queue_and_no_id_is_told():
         request(backend="chat"),
     ]
     told = managed_machine(
-        Reply(command="requests", ok=True, requests=listed, omitted=3), METRICS
+        Reply(command="requests", ok=True, requests=listed, omitted=3),
+        METRICS,
+        OVERVIEW,
     )
     assert [(each.phase, each.position) for each in told.requests] == [
         ("running", None),
@@ -45,12 +48,15 @@ def test_what_runs_comes_before_the_queue_and_no_id_is_told():
         ("queued", 2),
     ]
     assert (told.n_omitted, told.metrics) == (3, "inferd_tasks 1.0\n")
+    assert told.overview is OVERVIEW
     assert "secret" not in str(told)
 
 
 def test_many_requests_are_counted_and_few_told():
     listed = [request()] * (MAX_TOLD_REQUESTS + 2)
-    told = managed_machine(Reply(command="requests", ok=True, requests=listed), METRICS)
+    told = managed_machine(
+        Reply(command="requests", ok=True, requests=listed), METRICS, OVERVIEW
+    )
     assert (len(told.requests), told.n_omitted) == (MAX_TOLD_REQUESTS, 2)
 
 

@@ -98,3 +98,16 @@ async def test_a_removed_request_is_not_cancelled():
         pass
     assert in_flight.cancel("r", owner=None) == 0
     assert not context.is_cancelled
+
+
+async def test_who_only_asks_for_models_is_counted_and_leaves_no_record():
+    metrics = Metrics()
+    in_flight = InFlight(metrics)
+    looking, asking = begin("looking"), begin("asking")
+    with present(in_flight, looking, asking):
+        looking.listed()
+        asking.done("end")
+    assert [each.request_id for each in in_flight.ended] == ["asking"]
+    counted = 'inferd_requests_total{outcome="end",socket="infer.sock"} 2.0'
+    timed = 'inferd_request_seconds_count{socket="infer.sock"} 1.0'
+    assert {counted, timed} <= {*metrics.text().splitlines()}

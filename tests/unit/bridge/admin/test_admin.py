@@ -22,6 +22,7 @@ from inferd.wire.management import (
     ManagedModel,
     PullProgress,
 )
+from tests.fakes.overview import OVERVIEW
 from tests.unit.bridge.http.test_app import OTHER, Browser, ScriptedDaemon
 
 MODEL = ManagedModel(
@@ -35,7 +36,7 @@ MODEL = ManagedModel(
     is_complete=True,
 )
 BACKEND = ManagedBackend(name="chat", ready=True)
-MACHINE = ManagedMachine(requests=(), metrics="")
+MACHINE = ManagedMachine(requests=(), overview=OVERVIEW, metrics="")
 DONE = HelperDone()
 ROUTES: list[tuple[str, str, dict[str, str] | None]] = [
     ("GET", "/admin/models", None),

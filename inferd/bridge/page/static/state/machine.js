@@ -22,7 +22,7 @@ export const KEPT = 120;
  * @typedef {{ name: string, kind: string, license: string, is_complete: boolean,
  *   files: { n_bytes: number }[] }} StoredModel
  * @typedef {{ at: number, running: number, connections: number, tokens: number, requests: number }} Look
- * @typedef {{ at: number, running: number, queued: number, tokens: number }} DaemonLook
+ * @typedef {{ at: number, running: number, waiting: number, tokens: number }} DaemonLook
  */
 
 export class Machine extends Store {
@@ -161,15 +161,15 @@ export class Machine extends Store {
     this.failures = totalsBy(metrics, "inferd_bridge_failures_total", "code");
   }
 
-  /** @param {{ requests: Asked[], n_omitted?: number, metrics: string }} told */
+  /** @param {{ requests: Asked[], n_omitted?: number, overview: import("../status/daemon.js").Overview, metrics: string }} told */
   #takeDaemon(told) {
     this.requests = told.requests;
     this.nOmitted = told.n_omitted ?? 0;
-    this.daemon = readDaemon(readMetrics(told.metrics));
-    const { running, queued } = this.daemon;
+    this.daemon = readDaemon(told.overview, readMetrics(told.metrics));
+    const { running, waiting } = told.overview;
     const growing = told.requests.reduce((sum, { output_tokens: n }) => sum + n, 0); // counted once they end
     const tokens = this.daemon.tokens + growing;
-    this.daemonLooks = [...this.daemonLooks, { at: Date.now() / 1000, running, queued, tokens }].slice(-KEPT);
+    this.daemonLooks = [...this.daemonLooks, { at: Date.now() / 1000, running, waiting, tokens }].slice(-KEPT);
   }
 
   /** @param {"backends" | "stored"} field @param {string} path @param {string} key */

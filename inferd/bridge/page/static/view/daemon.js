@@ -7,8 +7,6 @@ import { html } from "./html.js";
 
 /** Requests of the queue that are shown. */
 const SHOWN = 20;
-/** A worker of which nothing has been counted. */
-const IDLE = { hits: 0, misses: 0, read: 0, kept: 0, savedBytes: 0, deaths: 0, deviceBytes: 0, residentBytes: 0 };
 
 /**
  * @typedef {import("../state/machine.js").Machine} Machine
@@ -52,39 +50,63 @@ function place({ phase, position }) {
 }
 
 /** @extends {Component<Props>} */
+export class Lately extends Component {
+  render() {
+    const overview = this.props.machine.daemon?.overview;
+    if (!overview) return null;
+    const { ended, failed, window_s: seconds, first_token_ms: first, total_ms: whole } = overview;
+    return html`
+      <h2>The last ${duration(seconds)}</h2>
+      ${ended === 0
+        ? html`<p class="hint">No request has ended.</p>`
+        : html`<p>${count(ended)} requests have ended, ${count(failed)} of them with an error.${times("The first word came after", first)}${times("All of an answer took", whole)}</p>`}
+    `;
+  }
+}
+
+/** @param {string} what @param {import("../status/daemon.js").Percentiles | undefined} times @returns {string} */
+function times(what, { p50, p95 } = { p50: -1, p95: -1 }) {
+  return p95 < 0 ? "" : ` ${what} ${seconds(p50)} for half of them, and ${seconds(p95)} at most for 95 %.`;
+}
+
+/** @param {number} ms @returns {string} */
+function seconds(ms) {
+  if (ms < 1000) return `${Math.max(1, Math.round(ms))} ms`;
+  return ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : duration(ms / 1000);
+}
+
+/** @extends {Component<Props>} */
 export class Workers extends Component {
   render() {
-    const { daemon, backends } = this.props.machine;
+    const { daemon } = this.props.machine;
     if (!daemon) return null;
-    const { neededBytes, budgetBytes, workers } = daemon;
-    const names = [...new Set([...(backends ?? []), ...workers].map(({ name }) => name))];
-    const share = budgetBytes > 0 ? Math.min(1, neededBytes / budgetBytes) : 0;
-    const text = `${size(neededBytes)} of ${size(budgetBytes)}`;
+    const { overview, workers } = daemon;
+    const needed = overview.memory_needed_bytes;
+    const budget = overview.memory_budget_bytes;
+    const share = budget > 0 ? Math.min(1, needed / budget) : 0;
+    const text = `${size(needed)} of ${size(budget)}`;
+    const n_more = overview.omitted_models ?? 0;
     return html`
       <h2>Memory and workers</h2>
-      <p>The models need ${text} of memory that they may take. <meter min="0" max="1" high="0.95" value=${share} aria-label=${`Memory of the models: ${text}`}></meter></p>
+      <p>The models need ${text} of memory that they may take; the machine has ${size(overview.memory_available_bytes)} left. <meter min="0" max="1" high="0.95" value=${share} aria-label=${`Memory of the models: ${text}`}></meter></p>
       <table>
         <thead><tr><th>Model</th><th class="number">Slots</th><th class="number">Prompts in cache</th><th class="number">Tokens from cache</th><th class="number">Memory</th><th class="number">Saved prompts</th><th class="number">Deaths</th></tr></thead>
-        <tbody>${names.map((name) => this.#row(workers.find((each) => each.name === name) ?? { ...IDLE, name }, backends?.find((each) => each.name === name)))}</tbody>
+        <tbody>${workers.map((worker) => this.#row(worker))}</tbody>
       </table>
+      ${n_more > 0 ? html`<p class="hint">And ${count(n_more)} more.</p>` : null}
     `;
   }
 
-  /**
-   * @param {import("../status/daemon.js").Worker} worker
-   * @param {import("../state/machine.js").Backend | undefined} backend
-   */
-  #row(worker, backend) {
-    const { machine } = this.props;
-    const used = machine.requests?.filter(({ phase, backend: name }) => phase === "running" && name === worker.name).length ?? 0;
+  /** @param {import("../status/daemon.js").Worker} worker */
+  #row(worker) {
     return html`
       <tr key=${worker.name}>
         <td>${worker.name}</td>
-        <td class="number">${backend?.n_slots ? `${count(used)} of ${count(backend.n_slots)}` : ""}</td>
+        <td class="number">${worker.slots ? `${count(worker.running)} of ${count(worker.slots)}` : ""}</td>
         <td class="number">${percent(worker.hits, worker.hits + worker.misses)}</td>
         <td class="number">${percent(worker.kept, worker.read)}</td>
-        <td class="number">${worker.residentBytes ? size(worker.residentBytes) : ""}</td>
-        <td class="number">${worker.savedBytes ? size(worker.savedBytes) : "none"}</td>
+        <td class="number">${worker.resident_bytes ? size(worker.resident_bytes) : ""}</td>
+        <td class="number">${worker.cache_bytes ? size(worker.cache_bytes) : "none"}</td>
         <td class="number">${count(worker.deaths)}</td>
       </tr>
     `;

@@ -3,7 +3,7 @@
 import { Component } from "../vendor/preact.mjs";
 import { count, size } from "../chat/words.js";
 import { KEPT } from "../state/machine.js";
-import { LogTail, Queue, Workers } from "./daemon.js";
+import { Lately, LogTail, Queue, Workers } from "./daemon.js";
 import { html, Watching } from "./html.js";
 import { Plot, rates } from "./plot.js";
 
@@ -66,6 +66,7 @@ export class StatusView extends Watching {
     return html`
       <${Shares} title="Users' shares" all=${machine.shares} unit="tokens" absent="None since the bridge began." />
       <${Backends} machine=${machine} />
+      <${Lately} machine=${machine} />
       <${Workers} machine=${machine} />
       <${LogTail} machine=${machine} />
     `;
@@ -103,7 +104,7 @@ export class StatusView extends Watching {
     return html`
       <div class="plots">
         <${Plot} title="Running" values=${looks.map(({ running }) => running)} places=${places} say=${whole} />
-        <${Plot} title="In the queue" values=${looks.map(({ queued }) => queued)} places=${places} say=${whole} />
+        <${Plot} title="In the queue" values=${looks.map(({ waiting }) => waiting)} places=${places} say=${whole} />
         <${Plot} title="Tokens a second" values=${rates(looks, ({ tokens }) => tokens)} places=${places} say=${whole} />
       </div>
     `;

@@ -26,16 +26,16 @@ test("settings that are left empty are left out", () => {
   assert.deepEqual(settingsOf(form, { model_config_name: "m" }), { model_config_name: "m", context: "refuse", sampling_parameters: { temperature: 0.5 } });
 });
 
-test("the daemon's metrics are told by worker", () => {
+test("a worker has the numbers of the moment, and what is counted of it", () => {
   const text = [
-    "inferd_active_requests 2", "inferd_queued_requests 3", "inferd_memory_needed_bytes 10", "inferd_memory_budget_bytes 40",
     'inferd_tokens_total{backend="b",kind="input"} 8', 'inferd_tokens_total{backend="b",kind="cached"} 6', 'inferd_tokens_total{backend="b",kind="output"} 5',
     'inferd_cached_prompts_total{backend="b",outcome="hit"} 1', 'inferd_cached_prompts_total{backend="b",outcome="cache_miss"} 2',
-    'inferd_worker_deaths_total{backend="a"} 4', 'inferd_worker_resident_bytes{backend="c"} 9',
+    'inferd_worker_deaths_total{backend="a"} 4', 'inferd_worker_deaths_total{backend="gone"} 9',
   ].join("\n");
-  const { workers, ...all } = readDaemon(readMetrics(text));
-  assert.deepEqual(all, { running: 2, queued: 3, paused: 0, tokens: 5, neededBytes: 10, budgetBytes: 40 });
-  assert.deepEqual(workers.map(({ name, deaths, residentBytes }) => [name, deaths, residentBytes]), [["a", 4, 0], ["b", 0, 0], ["c", 0, 9]]);
+  const models = [{ name: "a", running: 1, slots: 2 }, { name: "b", running: 0, resident_bytes: 9 }];
+  const { tokens, workers } = readDaemon({ models }, readMetrics(text));
+  assert.equal(tokens, 5);
+  assert.deepEqual(workers.map(({ name, slots, deaths, resident_bytes: resident }) => [name, slots, deaths, resident]), [["a", 2, 4, undefined], ["b", undefined, 0, 9]]);
   const [, { hits, misses, read, kept }] = workers;
   assert.deepEqual([hits, misses, read, kept], [1, 2, 8, 6]);
 });
