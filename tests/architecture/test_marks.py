@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.scheduling import TOGETHER, scope_of
+from tests.scheduling import BY_MODULE, TOGETHER, scope_of
 
 TESTS = Path(__file__).parents[1]
 MARK = re.compile(r"mark\.(root|systemd|short_version|long|alone)\b")
@@ -19,13 +19,16 @@ def test_marks_that_make_looks_for_are_written_in_test_files():
     assert r"'mark\.alone'" in makefile
 
 
-def test_all_that_is_in_a_folder_of_those_runs_in_one_process():
+def test_what_shares_users_paths_or_a_container_runs_in_one_process():
     for folder in TOGETHER:
         names = [
             f"tests/{path.relative_to(TESTS)}"
             for path in (TESTS / folder).glob("test_*.py")
         ]
         assert {scope_of(f"{name}::test_a[b]") for name in names} == {folder}
+    for folder in BY_MODULE:
+        name = f"tests/{folder}/test_a.py"
+        assert scope_of(f"{name}::test_b") == scope_of(f"{name}::test_c[d]") == name
     assert scope_of("tests/torture/test_items.py::test_a[b]") != scope_of(
         "tests/torture/test_items.py::test_a[c]"
     )

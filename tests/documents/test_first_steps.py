@@ -97,6 +97,7 @@ def test_each_command_is_checked():
     assert [line for line in COMMANDS if not line.startswith(starts)] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line", [line for line in COMMANDS if line.startswith(tuple(CHECKS))]
 )

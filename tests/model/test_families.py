@@ -61,6 +61,7 @@ def daemon(family, indifferent_chat) -> Iterator[DaemonProcess]:
 # --- calls that are forced, and what comes back -----------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choice", ["required", {"name": "tell"}], ids=str)
 def test_a_forced_call_is_a_call_that_the_tool_allows(daemon, choice):
     [(name, arguments)], done = ask(
@@ -173,6 +174,7 @@ def headers_of(family: str) -> set[str]:
     return {"", *(begin for each in regions for begin in each.begins)}
 
 
+@pytest.mark.long
 def test_what_a_structure_governs_is_text_whatever_it_spells(daemon, family):
     for name, case in cases_to_tell_apart(family).items():
         ([block], done), whole = (

@@ -43,6 +43,7 @@ def test_what_headers_say_of_a_model_is_what_it_can_do_once_it_is_loaded(
     assert read["chat"]["n_ctx"] > 0
 
 
+@pytest.mark.long
 def test_two_real_models_that_do_not_fit_together_take_turns(make_daemon: MakeDaemon):
     chat = {
         "name": "chat",

@@ -32,9 +32,10 @@ MAKE: Final = (
     SUITE,
 )
 FAST: Final = "-Zgzip -z1"
-"""Of packages that are built for a test and thrown away."""
+"""Compression of packages that are built for a test and thrown away."""
 NEWER: Final = "0.1.1"
 """As `docs/packages.md` has it."""
+LIBRARIES: Final = "usr/lib/inferd/lib/"
 MODEL: Final = "embedded@chat.json"
 
 
@@ -100,13 +101,15 @@ def packages(target: Path) -> tuple[Path, Path]:
 def without_libraries(built: Path, target: Path) -> Path:
     """Give the package without the libraries of others, for checks of what is ours."""
     tree = target / "tree"
-    subprocess.run(["dpkg-deb", "--raw-extract", built, tree], check=True)
-    shutil.rmtree(tree / "usr/lib/inferd/lib")
+    tree.mkdir()
+    subprocess.run(["dpkg-deb", "--control", built, tree / "DEBIAN"], check=True)
+    reads = ("dpkg-deb", "--fsys-tarfile", str(built))
+    with subprocess.Popen(reads, stdout=subprocess.PIPE) as files:
+        unpacks = ("tar", "-x", "-C", str(tree), f"--exclude=./{LIBRARIES}*")
+        subprocess.run(unpacks, stdin=files.stdout, check=True)
     sums = tree / "DEBIAN" / "md5sums"
     lines = sums.read_text().splitlines(keepends=True)
-    sums.write_text(
-        "".join(each for each in lines if "usr/lib/inferd/lib/" not in each)
-    )
+    sums.write_text("".join(each for each in lines if LIBRARIES not in each))
     ours = target / built.name
     subprocess.run(
         ["dpkg-deb", "--root-owner-group", *FAST.split(), "--build", tree, ours],

@@ -42,6 +42,7 @@ def test_a_sound_is_heard_to_its_end_with_times_that_never_go_back(backend):
     assert heard.n_bytes_read == 35 * SAMPLE_RATE * 4
 
 
+@pytest.mark.long
 def test_a_long_sound_is_heard_in_windows(backend, monkeypatch):
     monkeypatch.setattr(windows, "WINDOW_SAMPLES", 50 * SAMPLE_RATE)
     heard = hear(backend, noise(85), **SURE)
@@ -64,6 +65,7 @@ def test_a_window_begins_where_the_last_one_ends_though_it_ends_before_its_limit
     assert [each.start_ms for each in heard.segments][:3] == [0, 2020, RECITED_MS]
 
 
+@pytest.mark.long
 def test_no_more_tokens_are_heard_than_are_wanted(backend):
     assert hear(backend, noise(35), **SURE).n_tokens > 1
     heard = hear(backend, noise(35), temperature=2.0, max_tokens=1)
