@@ -15,7 +15,7 @@ METRICS_INTRO: Final = """# Metrics
 The command `metrics` on `admin.sock` gives them in Prometheus' text format; [the protocol](../protocol/README.md#commands-) has its reply.
 
 ```console
-$ echo '{"command":"metrics"}' | nc -NU -w1 /run/inferd/admin.sock | jq -nr 'first(inputs | select(.type == "reply").text)'
+$ echo '{"command":"metrics"}' | nc -NU /run/inferd/admin.sock | jq -r 'select(.type == "reply").text'
 ```
 
 Operators are root and the daemon's own user: they read all metrics.

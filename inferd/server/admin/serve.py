@@ -72,8 +72,9 @@ async def serve_admin(
 ) -> None:
     """Send status frames to one client, and reply to its commands.
 
-    The client gets EOF when it lags behind, or stops reading for ``write_timeout_s``. A
-    client that shuts down its own side still gets status frames.
+    The client gets EOF when it lags behind, or stops reading for ``write_timeout_s``. One
+    that shuts down its own side gets it after the replies to its commands; without a command
+    it still gets status frames.
 
     Args:
         stream: to the client.
@@ -106,15 +107,20 @@ async def _answer_all(
     loop: LoopScheduler,
 ) -> None:
     splitter = LineSplitter(MAX_COMMAND_BYTES)
+    has_asked = False
     try:
         while data := await read_or_raise(stream, None, loop):
             splitter.feed(data)
             while (line := splitter.next_frame()) is not None:
+                has_asked = True
                 await loop.turn()
                 subscriber.send(encode(await answer(line)))
                 await subscriber.wait_drained()
         if (line := splitter.last_frame()) is not None:
+            has_asked = True
             subscriber.send(encode(await answer(line)))
+        if has_asked:
+            subscriber.close()
     except FrameTooLargeError as error:
         subscriber.send(encode(Reply(command="", ok=False, error=error.message)))
         subscriber.close()  # the start of the next line is unknown

@@ -190,13 +190,18 @@ async def test_a_command_may_come_in_single_bytes(autojump_clock):
         assert await words(client, 2) == ["starting", "requests"]
 
 
-async def test_a_last_command_without_a_newline_is_answered(autojump_clock):
-    async with admin_server() as admin, admin.connect() as client:
-        await client.send(to_line({"command": "requests"}).rstrip())
-        await client.half_close()
-        assert await words(client, 2) == ["starting", "requests"]
-        admin.board.all_ready()
-        assert await words(client, 1) == ["ready"]
+async def test_who_has_asked_and_asks_no_more_gets_the_replies_and_the_end(
+    autojump_clock,
+):
+    line = to_line({"command": "requests"})
+    async with admin_server() as admin:
+        for sent, answers in ((line, 1), (line.rstrip(), 1), (line * 3 + b"?", 4)):
+            async with admin.connect() as client:
+                await client.send(sent)
+                await client.half_close()
+                first, second, *_ = await words(client, 1 + answers)
+                assert (first, second) == ("starting", "requests")
+                assert await client.frame() is None
 
 
 async def test_replies_and_events_are_whole_lines_in_their_order(autojump_clock):
