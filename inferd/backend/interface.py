@@ -87,6 +87,8 @@ class EventStream(Protocol[E_co]):
 
     n_tokens: int
     """Tokens of the answer so far."""
+    n_first_tokens: int
+    """How many of these came at once with the first."""
     first_token_at: float | None
     """When the first token came, on trio's clock: its text may be sent later."""
     warnings: Sequence[MalformedToolCall]

@@ -18,6 +18,7 @@ from inferd.backend.events import MalformedToolCall, Transcription
 from inferd.backend.interface import CacheReuse, J, Prepared
 from inferd.errors import InferdError, ModelNotFoundError
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
+from inferd.server.history.rate import tokens_per_second
 from inferd.server.history.steps import Steps
 from inferd.server.identity.gateways import Principal
 from inferd.server.identity.peer import Peer
@@ -64,6 +65,7 @@ class AnswerStats(Protocol):
     """Counts and times of an answer, updated during generation."""
 
     n_tokens: int
+    n_first_tokens: int
     first_token_at: float | None
     warnings: Sequence[MalformedToolCall]
     reuse: CacheReuse
@@ -77,6 +79,7 @@ class AnswerStats(Protocol):
 @dataclass
 class _NoAnswer:
     n_tokens: int = 0
+    n_first_tokens: int = 0
     first_token_at: float | None = None
     warnings: Sequence[MalformedToolCall] = ()
     reuse: CacheReuse = field(default_factory=CacheReuse)
@@ -219,16 +222,15 @@ class RequestContext:
         now = trio.current_time()
         started_at = now if self.started_at is None else self.started_at
         first_at = now if (token_at := self.first_token_at) is None else token_at
-        decode_s = now - first_at
         return Timing(
             queued_ms=_ms(self.arrived_at, started_at),
             prefill_ms=_ms(started_at, first_at),
             first_token_ms=_ms(self.arrived_at, first_at),
             decode_ms=_ms(first_at, now),
             total_ms=_ms(self.arrived_at, now),
-            tokens_per_second=round((n_tokens - 1) / decode_s, 3)
-            if n_tokens > 1 and decode_s
-            else 0.0,
+            tokens_per_second=tokens_per_second(
+                n_tokens, self.output.n_first_tokens, now - first_at
+            ),
             arrived_ns=self.arrived_ns,
             started_ns=self._ns(started_at),
             finished_ns=self._ns(now),

@@ -84,7 +84,7 @@ class ExplainedRequest(Struct, frozen=True, kw_only=True, gc=False):
     """Milliseconds from its first token until it gave its place back, with pauses."""
     output_tokens: int | UnsetType = UNSET
     tokens_per_second: float | UnsetType = UNSET
-    """Of the tokens after the first one."""
+    """Of the tokens after the first one, and those that came at once with it."""
     audio_ms: float | UnsetType = UNSET
     """Milliseconds of audio that it has."""
     stalls: int | UnsetType = UNSET

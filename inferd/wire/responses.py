@@ -103,7 +103,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     total_ms: float
     """From arrival to the end."""
     tokens_per_second: float
-    """Tokens after the first divided by ``decode_ms``; 0 if there are none."""
+    """Tokens after the first ones divided by ``decode_ms``; 0 if there are none. Those that
+    came at once with the first, as a grammar may give no choice of them, are first ones."""
     arrived_ns: int
     started_ns: int
     finished_ns: int

@@ -138,6 +138,7 @@ class _Speech(Generic[E]):
     def __init__(self, held: _Held) -> None:
         self._held = held
         self.n_tokens = 0
+        self.n_first_tokens = 0
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
         self.reuse = CacheReuse()

@@ -18,3 +18,4 @@ class Spoken:
     reuse: CacheReuse = field(default_factory=CacheReuse)
     draft_counts: DraftCounts = field(default_factory=DraftCounts)
     unsent_token_ids: Sequence[int] = ()
+    n_first_tokens: int = 1

@@ -41,8 +41,11 @@ class AnswerStream(ABC, Generic[E]):
     def __init__(self, results: ResultQueue[JobMessage]) -> None:
         self._results = results
         self._is_over = False
+        self._has_begun = False
+        """Whether a token had come before the results that are converted now."""
         self._failure: Exception | None = None
         self.n_tokens = 0
+        self.n_first_tokens = 0
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
         self.reuse = CacheReuse()
@@ -89,6 +92,8 @@ class AnswerStream(ABC, Generic[E]):
             raise self._failure
 
     def _convert(self, results: Iterable[JobMessage]) -> Iterator[E]:
+        """Yield the events of results that have come together."""
+        self._has_begun = self.n_tokens > 0
         for result in results:
             if self._is_over:  # a stop string may end the answer before its last result
                 break
@@ -99,6 +104,12 @@ class AnswerStream(ABC, Generic[E]):
                 yield PausedPosition(result.position)
             else:
                 yield from self._events_of(result)
+
+    def _count(self, n_tokens: int) -> None:
+        """Count tokens that have come."""
+        self.n_tokens += n_tokens
+        if not self._has_begun:
+            self.n_first_tokens += n_tokens
 
     @abstractmethod
     def _events_of(self, result: JobMessage) -> Iterable[E]:

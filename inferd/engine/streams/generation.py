@@ -60,7 +60,7 @@ class _GeneratedStream(AnswerStream[E]):
             case bytes():
                 if not self.n_tokens:
                     self.first_token_at = trio.current_time()
-                self.n_tokens += 1
+                self._count(1)
                 events = self._feed(self._decoder.feed(self._visible(result)))
                 if self._stops.matched is None:
                     return events

@@ -60,7 +60,7 @@ class SpeechStream(AnswerStream[TokenEventV2]):
     def _events(self, transcribed: Transcribed) -> Iterator[TokenEventV2]:
         if transcribed.segments and self.first_token_at is None:
             self.first_token_at = trio.current_time()
-        self.n_tokens += transcribed.n_tokens
+        self._count(transcribed.n_tokens)
         for segment in transcribed.segments:
             yield from self._texts.of(segment)
         if transcribed.partial is not None and self._job.wants_partials:

@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 from inferd.backend.caller import Caller
 from inferd.backend.interface import CacheReuse
 from inferd.limits.server import EXPLAINED_ID_CHARS, HOLDER_BYTES, RECORD_BYTES
+from inferd.server.history.rate import tokens_per_second
 from inferd.server.history.steps import Steps
 from inferd.server.identity.peer import Peer
 from inferd.server.queue.notes import QueueNotes
@@ -47,6 +48,7 @@ class Life(Struct, frozen=True, gc=False):
     input_tokens: int
     is_estimate: bool
     n_tokens: int
+    n_first_tokens: int
     first_at: float | None
     reuse: CacheReuse
     audio_ms: float | None
@@ -85,6 +87,7 @@ def life_of(context: RequestContext, *, has_ended: bool) -> Life:
         context.input_tokens,
         context.is_estimate,
         output.n_tokens,
+        output.n_first_tokens,
         output.first_token_at,
         output.reuse,
         context.stats.get("audio_ms"),
@@ -132,9 +135,10 @@ def record_of(life: Life) -> ExplainedRequest:
         first_token_ms=_between(life.arrived_at, first_at),
         decode_ms=_between(first_at, left_at),
         output_tokens=life.n_tokens if has_run else UNSET,
-        tokens_per_second=round((life.n_tokens - 1) / decode_s, 3)
-        if life.n_tokens > 1 and decode_s > 0
-        else UNSET,
+        tokens_per_second=tokens_per_second(
+            life.n_tokens, life.n_first_tokens, decode_s
+        )
+        or UNSET,
         audio_ms=life.audio_ms or UNSET,
         stalls=steps.n_stalls or UNSET,
         stalled_ms=round(steps.stalled_s * 1000, 3) if steps.n_stalls else UNSET,

@@ -57,7 +57,8 @@ class RequestTimes:
             self._request.labels(socket).observe(now - context.arrived_at)
         if steps.stalled_s:
             self._stalled.labels(socket).inc(steps.stalled_s)
-        n_gaps = context.output.n_tokens - 1
+        output = context.output
+        n_gaps = output.n_tokens - max(1, output.n_first_tokens)
         first_at, left_at = context.first_token_at, steps.left_at
         if context.backend and n_gaps > 0 and first_at is not None:
             decode_s = (now if left_at is None else left_at) - first_at

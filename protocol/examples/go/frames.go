@@ -456,7 +456,8 @@ type Timing struct {
 	DecodeMs float64 `json:"decode_ms"`
 	// From arrival to the end.
 	TotalMs float64 `json:"total_ms"`
-	// Tokens after the first divided by `decode_ms`; 0 if there are none.
+	// Tokens after the first ones divided by `decode_ms`; 0 if there are none. Those that
+	// came at once with the first, as a grammar may give no choice of them, are first ones.
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	ArrivedNs       int64   `json:"arrived_ns"`
 	StartedNs       int64   `json:"started_ns"`
@@ -938,7 +939,7 @@ type ExplainedRequest struct {
 	// Milliseconds from its first token until it gave its place back, with pauses.
 	DecodeMs     *float64 `json:"decode_ms,omitempty"`
 	OutputTokens *int64   `json:"output_tokens,omitempty"`
-	// Of the tokens after the first one.
+	// Of the tokens after the first one, and those that came at once with it.
 	TokensPerSecond *float64 `json:"tokens_per_second,omitempty"`
 	// Milliseconds of audio that it has.
 	AudioMs *float64 `json:"audio_ms,omitempty"`

@@ -452,7 +452,8 @@ export interface Timing {
   decode_ms: number;
   // From arrival to the end.
   total_ms: number;
-  // Tokens after the first divided by `decode_ms`; 0 if there are none.
+  // Tokens after the first ones divided by `decode_ms`; 0 if there are none. Those that
+  // came at once with the first, as a grammar may give no choice of them, are first ones.
   tokens_per_second: number;
   arrived_ns: number;
   started_ns: number;
@@ -934,7 +935,7 @@ export interface ExplainedRequest {
   // Milliseconds from its first token until it gave its place back, with pauses.
   decode_ms?: number;
   output_tokens?: number;
-  // Of the tokens after the first one.
+  // Of the tokens after the first one, and those that came at once with it.
   tokens_per_second?: number;
   // Milliseconds of audio that it has.
   audio_ms?: number;

@@ -159,6 +159,25 @@ async def test_tokens_are_counted_as_they_come(make, autojump_clock):
     assert stream.n_tokens == 2
 
 
+@pytest.mark.parametrize("ending", [end(), b"<stop>"])
+async def test_tokens_that_come_at_once_with_the_first_are_first_ones(
+    ending, autojump_clock, nursery
+):
+    results = results_of(PrefillProgress(3), b"a", b"b", ending)
+    stream = BlockStream(results, prepared("<stop>"), MADE_UP)
+    await events_of(stream)
+    assert stream.n_first_tokens == stream.n_tokens >= 2
+
+    results = results_of(b"a", b"b")
+    stream = BlockStream(results, prepared(), MADE_UP)
+    nursery.start_soon(events_of, stream)
+    for answer in (b"c", b"d", end()):
+        await trio.sleep(1)
+        results.put(answer)
+    await trio.sleep(1)
+    assert (stream.n_first_tokens, stream.n_tokens) == (2, 4)
+
+
 @pytest.mark.parametrize(("stops", "held"), [(("abcd",), b"abc"), ((), b"<c>")])
 async def test_the_first_token_is_noted_when_it_comes_though_its_text_is_held_back(
     stops, held, autojump_clock, nursery

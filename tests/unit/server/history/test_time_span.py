@@ -35,6 +35,7 @@ LIFE = Life(
     input_tokens=5,
     is_estimate=False,
     n_tokens=40,
+    n_first_tokens=1,
     first_at=110.0,
     reuse=CacheReuse(),
     audio_ms=None,
