@@ -42,9 +42,6 @@ MAX_REASON_CHARS: Final = 360
 MAX_KEY_BYTES: Final = 4096
 """Bytes of a key; tokens of identity providers have up to some 3,000."""
 
-MAX_CONNECTIONS: Final = 256
-"""Connections to one remote at once: as many as requests can run (``MAX_SEQUENCES``)."""
-
 IDLE_CONNECTION_S: Final = 15.0
 """Seconds for which an idle connection is kept for the next request. Servers close theirs
 after some 5 to 75 s; a request that meets that moment fails."""
@@ -57,8 +54,9 @@ DROPPED_S: Final = 5.0
 """Seconds for telling a remote that an answer is not waited for, where it goes on without its
 reader."""
 
-IDLE_CONNECTIONS: Final = 16
-"""Idle connections that are kept at most."""
+IDLE_CONNECTIONS: Final = 64
+"""Idle connections that are kept at most, so that as many requests at once open none anew; each
+holds a descriptor here and at the remote for ``IDLE_CONNECTION_S``."""
 
 MAX_ADDRESSES: Final = 8
 """Addresses of a name that are tried, of those that may be connected to."""

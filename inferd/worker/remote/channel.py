@@ -29,16 +29,30 @@ class AsyncChannel:
     async def send(self, message: FromWorker) -> None:
         """Send one message completely; waits while the daemon does not read.
 
+        It is no checkpoint where the daemon reads, as it does as long as it is well: who sends
+        the parts of an answer waits for each of them.
+
         Cancellation: a message that has begun is sent to its end.
         """
         data = memoryview(encode(message))
+        if not self._sending.locked():
+            data = self._send_now(data)
+        if data:
+            await self._send_rest(data)
+
+    async def _send_rest(self, data: memoryview) -> None:
         async with self._sending:
             with trio.CancelScope(shield=True):
                 while data:
-                    try:
-                        data = data[self._sock.send(data) :]
-                    except BlockingIOError:
-                        await trio.lowlevel.wait_writable(self._sock)
+                    await trio.lowlevel.wait_writable(self._sock)
+                    data = self._send_now(data)
+
+    def _send_now(self, data: memoryview) -> memoryview:
+        """Send what the socket takes; return what is left."""
+        try:
+            return data[self._sock.send(data) :]
+        except BlockingIOError:
+            return data
 
     async def receive_all(self) -> AsyncIterator[ReceivedMessage]:
         """Yield messages until the daemon closes its end.

@@ -4,6 +4,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import httpcore2
@@ -15,7 +16,6 @@ from inferd.config.kinds.remote_address import RemoteAddress
 from inferd.config.kinds.remote_limits import (
     IDLE_CONNECTION_S,
     IDLE_CONNECTIONS,
-    MAX_CONNECTIONS,
     MAX_HEAD_ERROR_BYTES,
 )
 from inferd.wire.requests import VIA_HEADER
@@ -23,6 +23,7 @@ from inferd.worker.remote.api import AnswerForm, ErrorReader, RemoteRequest
 from inferd.worker.remote.failure import RemoteError
 from inferd.worker.remote.http.deadline import AnswerDeadline
 from inferd.worker.remote.http.json_lines import JsonLineSplitter
+from inferd.worker.remote.http.kept_connections import KeptConnections
 from inferd.worker.remote.http.network import ConfiguredNetwork, RefusedAddressError
 from inferd.worker.remote.http.server_sent_events import EventSplitter
 from inferd.worker.remote.sockets.peer import UntrustedListenerError
@@ -65,15 +66,16 @@ class RemoteConnections:
             "Accept-Encoding": "identity",
         }
         self._headers.update(headers.items())
-        self._pool = httpcore2.AsyncConnectionPool(
+        make = partial(
+            httpcore2.AsyncHTTPConnection,
+            httpcore2.URL(self._root).origin,
             ssl_context=tls,
-            max_connections=MAX_CONNECTIONS,
-            max_keepalive_connections=IDLE_CONNECTIONS,
             keepalive_expiry=IDLE_CONNECTION_S,
             retries=0,
             uds=remote.socket,
             network_backend=ConfiguredNetwork(remote, settings.trusted_uids),
         )
+        self._connections = KeptConnections(make, IDLE_CONNECTIONS)
 
     @asynccontextmanager
     async def ask(
@@ -89,15 +91,18 @@ class RemoteConnections:
         with trio.CancelScope() as scope:
             deadline = AnswerDeadline(self._settings, scope)
             try:
-                async with self._pool.stream(
-                    "POST" if request.body else "GET",
-                    self._url_of(request),
-                    headers=self._headers_of(request),
-                    content=request.body or None,
-                    extensions={
-                        "timeout": {"connect": self._settings.connect_timeout_s}
-                    },
-                ) as response:
+                async with (
+                    self._connections.taken() as connection,
+                    connection.stream(
+                        "POST" if request.body else "GET",
+                        self._url_of(request),
+                        headers=self._headers_of(request),
+                        content=request.body or None,
+                        extensions={
+                            "timeout": {"connect": self._settings.connect_timeout_s}
+                        },
+                    ) as response,
+                ):
                     await self._check_head(response, request.form)
                     yield self._parts(response, request.form), deadline
             except (RefusedAddressError, UntrustedListenerError) as error:
@@ -200,7 +205,7 @@ class RemoteConnections:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._pool.aclose()
+        await self._connections.aclose()
 
 
 async def _read_beginning(response: httpcore2.Response) -> bytes:
