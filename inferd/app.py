@@ -30,7 +30,6 @@ from inferd.residency.residency import TurnRules
 from inferd.server.admin.running_config import no_config_file
 from inferd.server.capacity import memory_budget
 from inferd.server.daemon import Daemon
-from inferd.server.event_loop.garbage import infrequent_gc
 from inferd.server.identity.access import OPERATORS_ONLY, Access, load_access
 from inferd.server.listen.failed_start import refuse_clients, without_directories
 from inferd.server.listen.listeners import (
@@ -47,6 +46,7 @@ from inferd.server.telemetry.log import Log, writing_log
 from inferd.server.telemetry.log_file import LogFile
 from inferd.server.telemetry.setup import Telemetry, make_telemetry
 from inferd.service.bind import ListenError
+from inferd.service.garbage import infrequent_gc
 from inferd.surfaces import Surface
 
 NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})

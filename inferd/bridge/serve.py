@@ -48,6 +48,7 @@ from inferd.chats.store import ChatStore
 from inferd.config.bridge import BridgeSettings
 from inferd.config.chats import ChatsSettings
 from inferd.paths import state_directory
+from inferd.service.garbage import GarbageCollector, infrequent_gc
 from inferd.service.notify import ServiceNotifier
 
 
@@ -97,7 +98,7 @@ def run_bridge(options: BridgeOptions) -> None:
             scheme = "" if place.path else "https://" if tls else "http://"
             log.write("info", "bridge.listening", address=f"{scheme}{place.text}")
         try:
-            trio.run(bridge.run, socks)
+            bridge.run(socks)
         finally:
             log.write("info", "bridge.stopped")
 
@@ -219,12 +220,21 @@ class _Bridge:
         """Log what has ended a connection."""
         self._log.write("error", "http_connection.failed", error=kind_of(error))
 
-    async def run(self, socks: Sequence[socket.socket]) -> None:
+    def run(self, socks: Sequence[socket.socket]) -> None:
         """Serve until a signal."""
+        with infrequent_gc():
+            trio.run(self._run, socks)
+
+    async def _run(self, socks: Sequence[socket.socket]) -> None:
         self._check_owners(socks)
         stop = trio.Event()
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        collector = GarbageCollector()
+        with (
+            trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+            collector.collecting(),
+        ):
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(collector.run)
                 nursery.start_soon(self._follow, signals, stop, nursery.cancel_scope)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 nursery.start_soon(self._usage.run)

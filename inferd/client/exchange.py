@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from inferd.client.core.failures import (
     ClientError,
@@ -273,14 +273,17 @@ def encode_line(message: Request | CancelLine | AppendLine | Command) -> bytes:
 
 def _check_numbers(message: Struct) -> None:
     """Refuse infinities and NaN: they would be encoded as ``null``, the default."""
-    for field in message.__struct_fields__:
-        value = getattr(message, field)
-        numbers = {field: value}
+    for field, value in asdict(message).items():
         if isinstance(value, dict):
-            numbers = {f"{field}[{key}]": item for key, item in value.items()}
-        for name, number in numbers.items():
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ClientError(f"{name} {number} is not finite")
+            for key, number in value.items():
+                _check_number(f"{field}[{key}]", number)
+        elif isinstance(value, float):
+            _check_number(field, value)
+
+
+def _check_number(name: str, number: object) -> None:
+    if isinstance(number, float) and not math.isfinite(number):
+        raise ClientError(f"{name} {number} is not finite")
 
 
 def embeddings_of(frame: EmbeddingsFrame) -> list[list[float]]:

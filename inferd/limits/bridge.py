@@ -119,6 +119,9 @@ TOKEN_FILE_BYTES: Final = 1024 * 1024
 OWNER_ANSWER_BYTES: Final = 4096
 """Bytes of the kernel's answer to whose a connection is, which has some 130. F-47."""
 
+KEPT_ADDRESSES: Final = 64
+"""Addresses of loopback connections whose form is kept: nearly all have one or two. F-47."""
+
 MAX_CHOICES_TOKENS: Final = 4096
 """Tokens of an answer for which the request sets no bound: OpenAI's API has none, and half of
 a default context is left for the prompt."""

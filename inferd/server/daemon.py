@@ -24,7 +24,6 @@ from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.connection.output_quota import OutputQuota
 from inferd.server.connection.registry import ConnectionRegistry
 from inferd.server.connection.serve import AnyEndpoint
-from inferd.server.event_loop.garbage import GarbageCollector
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.history.ended import EndedRequests
 from inferd.server.history.overview import Overviews
@@ -50,6 +49,7 @@ from inferd.server.services.pipeline import Pipeline
 from inferd.server.telemetry.setup import Telemetry
 from inferd.server.telemetry.status import BackendFacts
 from inferd.service.bind import ListenError
+from inferd.service.garbage import GarbageCollector
 
 log = structlog.get_logger("daemon")
 

@@ -19,7 +19,7 @@ from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.connection import HttpConnection
 from inferd.bridge.http.guard import HeadRules
-from inferd.bridge.http.parser import RequestParser
+from inferd.bridge.http.protocol import RequestParser
 from inferd.bridge.http.server import HttpServer, _hypercorn_config
 from inferd.bridge.identity.caller import Callers, HttpPeer
 from inferd.bridge.identity.token_file import ApiTokens

@@ -7,10 +7,10 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
-from inferd.bridge.http.connection import take
 from inferd.bridge.http.exchange import HttpExchange
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.question import StreamForm
+from inferd.client.connection.lock import take
 from inferd.limits.bridge import KEEP_ALIVE_S, QUIET_START_S
 from inferd.wire.responses import ProgressFrame
 
@@ -58,6 +58,7 @@ async def answer(
     question: Translated[F_contra],
     answered: AsyncGenerator[Sequence[F_contra], None],
     form: StreamForm | None,
+    beside: trio.Nursery,
 ) -> None:
     """Answer a request; the caller cancels it when the client hangs up.
 
@@ -67,13 +68,14 @@ async def answer(
         answered: the frames of the answer, in batches that have come together; it is closed
             at the end.
         form: of a streamed answer.
+        beside: for what runs meanwhile; the caller cancels it afterwards.
 
     Raises:
         BridgeError: it failed, and nothing has been sent yet.
     """
     async with aclosing(answered) as batches:
         if question.is_streamed and form is not None:
-            await _Streaming(exchange, question, form).run(batches)
+            await _Streaming(exchange, question, form, beside).run(batches)
             return
         async for frames in batches:
             for frame in frames:
@@ -107,20 +109,23 @@ class _Streaming(Generic[F_contra]):
     exchange: HttpExchange
     question: Translated[F_contra]
     form: StreamForm
+    beside: trio.Nursery
     _writing: trio.Lock = field(default_factory=trio.Lock)
     _last: float = field(default_factory=trio.current_time)
     """When something was sent; at first, when the request came."""
+    _is_over: bool = False
+    """Whether no comment may follow."""
 
     async def run(self, batches: AsyncGenerator[Sequence[F_contra], None]) -> None:
         failure: BridgeError | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_alive)
-            try:
-                await self._send_all(batches)
-            except BridgeError as error:  # a nursery would make a group of it
-                failure = error
-            async with self._writing:  # no comment is cut, nor the status line
-                nursery.cancel_scope.cancel()
+        self.beside.start_soon(self._keep_alive)
+        try:
+            await self._send_all(batches)
+        except BridgeError as error:
+            failure = error
+        await take(self._writing)  # no comment is cut, nor the status line
+        self._is_over = True
+        self._writing.release()
         if failure is not None and not self.exchange.has_begun:
             raise failure
         if failure is not None:
@@ -146,19 +151,25 @@ class _Streaming(Generic[F_contra]):
             await self._write(end, is_last=True)
 
     async def _keep_alive(self) -> None:
-        while True:
+        while not self._is_over:
             pause_s = KEEP_ALIVE_S if self.exchange.has_begun else QUIET_START_S
             await trio.sleep_until(self._last + pause_s)
-            if trio.current_time() >= self._last + pause_s:
-                await self._write(self.form.keep_alive)
+            async with self._writing:
+                is_due = trio.current_time() >= self._last + pause_s
+                if is_due and not self._is_over:
+                    await self._write_alone(self.form.keep_alive)
 
     async def _write(self, data: bytes, *, is_last: bool = False) -> None:
         await take(self._writing)
         try:
-            if not self.exchange.has_begun:
-                self.exchange.extra_headers.update(timing(self.exchange))
-                await self.exchange.begin_stream(self.form.content_type)
-            await self.exchange.write(data, is_last=is_last)
-            self._last = trio.current_time()
+            await self._write_alone(data, is_last=is_last)
         finally:
             self._writing.release()
+
+    async def _write_alone(self, data: bytes, *, is_last: bool = False) -> None:
+        """Write; the caller has the lock."""
+        if not self.exchange.has_begun:
+            self.exchange.extra_headers.update(timing(self.exchange))
+            await self.exchange.begin_stream(self.form.content_type)
+        await self.exchange.write(data, is_last=is_last)
+        self._last = trio.current_time()

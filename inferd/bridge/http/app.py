@@ -284,11 +284,11 @@ class BridgeApp:
                 is_told_late=not isinstance(question.request, BlocksRequest),
             ) as lower:
                 exchange.extra_headers.update(self._limit_headers(caller))
-                async with exchange.ended_by_hang_up(question.sound):
+                async with exchange.ended_by_hang_up(question.sound) as beside:
                     frames = self._daemon.ask(question, caller.principal)
                     if caller.quota is not None:
                         frames = lowering(frames, question, lower)
-                    await answer(exchange, question, frames, operation.stream)
+                    await answer(exchange, question, frames, operation.stream, beside)
         finally:
             exchange.n_tokens = cost.n_tokens
             self.metrics.tokens_used(exchange.route, cost.n_tokens, caller.principal)
@@ -304,9 +304,9 @@ class BridgeApp:
         assert caller is not None  # noqa: S101  # the route has a scope
         body = await exchange.read_body() if operation.table is not None else b""
         question = operation.ask(body, named, caller.principal)
-        async with exchange.ended_by_hang_up():
+        async with exchange.ended_by_hang_up() as beside:
             frames = self._helper.ask(question.request)
-            await answer(exchange, question, frames, operation.stream)
+            await answer(exchange, question, frames, operation.stream, beside)
 
     def _limit_headers(self, caller: HttpCaller) -> dict[str, str]:
         """Return what is left for a caller once this request is counted.

@@ -14,16 +14,13 @@ import h11
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent
+from hypercorn.typing import AppWrapper, ConnectionState
 
-from inferd.bridge.apis import api_of
-from inferd.bridge.http.endpoint import failure_headers
-from inferd.bridge.http.parser import RequestParser, head_bytes
+from inferd.bridge.http.protocol import AppTasks, PlainProtocol, RequestParser
 from inferd.bridge.identity.caller import HttpPeer
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.client.connection.lock import take
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import (
     CLOSE_S,
@@ -34,8 +31,6 @@ from inferd.limits.bridge import (
     READ_BYTES,
 )
 
-_HEAD_TOO_LARGE: Final = 431
-"""HTTP's number."""
 _TURNS: Final = 2
 """Turns of the event loop in which what the kernel has received is read."""
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
@@ -54,87 +49,6 @@ class ByteStream(Protocol):
         """Close."""
 
 
-class PlainProtocol(H11Protocol):
-    """HTTP/1.1 alone: upgrades are ignored, as a server may, to HTTP/2 and WebSockets."""
-
-    is_sending_head = False
-    """Whether what is sent now is the head of an answer, which the body follows at once."""
-
-    async def _send_h11_event(self, event: H11SendableEvent) -> None:
-        """Send what h11 makes of an event."""
-        self.is_sending_head = isinstance(event, h11.Response)
-        try:
-            await super()._send_h11_event(event)
-        finally:
-            self.is_sending_head = False
-
-    async def _check_protocol(self, event: h11.Request) -> None:
-        """Accept the request as HTTP/1.1."""
-
-    async def _create_stream(self, request: h11.Request) -> None:
-        """Begin a request, whatever it wants to be upgraded to."""
-        headers = [pair for pair in request.headers if pair[0] != b"upgrade"]
-        plain = h11.Request(
-            method=request.method,
-            target=request.target,
-            headers=headers,
-            http_version=request.http_version,
-        )
-        if head_bytes(plain) <= self.config.h11_max_incomplete_size:
-            await super()._create_stream(plain)
-            return
-        await self._send_error_response(_HEAD_TOO_LARGE)  # it came in one piece
-        await self.send(Closed())
-
-    async def _send_error_response(self, status_code: int) -> None:
-        """Refuse bytes that are not a request, in the form of the first API."""
-        failure = BridgeError(Reason.INVALID_REQUEST, "no request of HTTP/1.1")
-        if status_code == _HEAD_TOO_LARGE:
-            most = self.config.h11_max_incomplete_size
-            failure = BridgeError(
-                Reason.TOO_LARGE, f"the line and headers have over {most} bytes"
-            )
-        await self.refuse(status_code, failure)
-
-    async def refuse(self, status_code: int, failure: BridgeError) -> None:
-        """Answer bytes that are not a whole request; the caller closes."""
-        body = api_of("").error_body(failure)
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"x-content-type-options", b"nosniff"),
-            (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
-            *((k.encode(), v.encode()) for k, v in failure_headers(failure).items()),
-        ]
-        await self._send_h11_event(
-            h11.Response(status_code=status_code, headers=headers)
-        )
-        await self._send_h11_event(h11.Data(data=body))
-        await self._send_h11_event(h11.EndOfMessage())
-
-    async def _close_stream(self) -> None:
-        """Tell the application of the end, unless it takes nothing any more.
-
-        Hypercorn waits for room in the application's queue, which there never is where it
-        has answered without the body.
-        """
-        with trio.move_on_after(CLOSE_S):
-            await super()._close_stream()
-        self.stream = None
-
-
-async def take(lock: trio.Lock) -> None:
-    """Acquire a lock; other tasks run only if it is not free.
-
-    ``lock.acquire`` lets all others run in any case, which costs more than most of what is
-    done with it.
-    """
-    try:
-        lock.acquire_nowait()
-    except trio.WouldBlock:
-        await lock.acquire()
-
-
 class HttpConnection:
     """Serves the requests of one connection, one after the other.
 
@@ -145,10 +59,10 @@ class HttpConnection:
         config: of hypercorn, with ``h11_max_incomplete_size``.
         settings: the bounds.
         context: its ``terminated`` says that the bridge is going down: a connection closes
-            once its request is answered.
+            once its request is answered; ``close_if_idle`` is called for those without one.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0915  # all that a connection is made of
+    def __init__(  # noqa: PLR0913  # all that a connection is made of
         self,
         app: AppWrapper,
         stream: ByteStream,
@@ -178,13 +92,8 @@ class HttpConnection:
         self._has_unparsed = trio.Event()
         self._is_taken = trio.Event()
         """Set when the parser has taken what there was."""
-        self._deadline = inf
-        self._waiting = trio.CancelScope()
-        """Around one read, which ends at the deadline."""
         self._reading = trio.CancelScope()
-        """Around all that is read."""
-        self._watching = trio.CancelScope()
-        """Around the wait for the end of the bridge."""
+        """Around all that is read, which ends at its deadline."""
         self._has_read_all = trio.Event()
         self._n_dropped: int | None = None
         """Bytes that were read and dropped; ``None`` while what comes is parsed."""
@@ -192,7 +101,7 @@ class HttpConnection:
     async def run(self) -> None:
         """Serve until the connection ends."""
         try:
-            async with TaskGroup() as group:
+            async with AppTasks() as group:
                 self._protocol = PlainProtocol(
                     self._app,
                     self._config,
@@ -206,21 +115,17 @@ class HttpConnection:
                 )
                 most = self._config.h11_max_incomplete_size
                 self._protocol.connection = RequestParser(most)
-                group.spawn(self._close_when_terminated)
-                self._expect(is_idle=True)
-                await self._read_and_parse()
+                if not self._context.terminated.is_set():
+                    await self._read_and_parse()
                 await self._protocol.handle(Closed())
-                self._watching.cancel()
         finally:
             with trio.CancelScope(shield=True):
                 await self.close()
 
-    async def _close_when_terminated(self) -> None:
-        """Close an idle connection once the bridge goes down."""
-        with self._watching:
-            await self._context.terminated.wait()
-            if self.is_idle:
-                await self.close()
+    async def close_if_idle(self) -> None:
+        """Close the connection unless it has a request, as the bridge goes down."""
+        if self.is_idle:
+            await self.close()
 
     def _expect(self, *, is_idle: bool) -> None:
         """Note whether the next request, or what there is to come of one, is expected."""
@@ -232,7 +137,7 @@ class HttpConnection:
         self._end_reading_in(self._settings.idle_s if is_idle else inf)
 
     def _end_reading_in(self, seconds: float) -> None:
-        self._deadline = self._waiting.deadline = trio.current_time() + seconds
+        self._reading.deadline = trio.current_time() + seconds
 
     async def _read_and_parse(self) -> None:
         """Read until the end of the connection, while another task parses.
@@ -240,12 +145,13 @@ class HttpConnection:
         The parser waits where a request is answered, or its body is not taken; the end of
         the connection has to be seen all the same.
         """
-        with self._reading:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._parse_all)
-                await self._read_all()
-                self._has_read_all.set()
-                nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            self._reading = nursery.cancel_scope
+            self._expect(is_idle=True)
+            nursery.start_soon(self._parse_all)
+            await self._read_all()
+            self._has_read_all.set()
+            nursery.cancel_scope.cancel()
         self._has_read_all.set()
 
     async def _read_all(self) -> None:
@@ -277,13 +183,9 @@ class HttpConnection:
             await self._protocol.handle(RawData(data))
 
     async def _receive(self) -> bytes:
-        """Receive bytes; none at the end of the connection, or of the time."""
-        self._waiting = trio.CancelScope(deadline=self._deadline)
-        try:
-            with self._waiting:
-                return bytes(await self._stream.receive_some(READ_BYTES))
-        except (*_BROKEN, OSError):
-            pass
+        """Receive bytes; none at the end of the connection."""
+        with suppress(*_BROKEN, OSError):
+            return bytes(await self._stream.receive_some(READ_BYTES))
         return b""
 
     def _is_answering(self) -> bool:

@@ -186,8 +186,10 @@ class HttpExchange:
     @asynccontextmanager
     async def ended_by_hang_up(
         self, sound: SoundSource | None = None
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[trio.Nursery]:
         """Cancel the block as soon as the client closes the connection.
+
+        Yields a nursery for what runs beside the block; it is cancelled at its end.
 
         Args:
             sound: takes the rest of the body meanwhile.
@@ -209,7 +211,7 @@ class HttpExchange:
 
             nursery.start_soon(watch)
             try:
-                yield
+                yield nursery
             except BridgeError as error:  # a nursery would make a group of it
                 failure = error
             nursery.cancel_scope.cancel()

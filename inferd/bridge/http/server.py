@@ -88,6 +88,8 @@ class HttpServer:
                 for listener in listeners:
                     await listener.aclose()
                 await self._context.terminated.set()
+                for each in self._connections:
+                    draining.start_soon(each.close_if_idle)
                 draining.start_soon(self._end, connections.cancel_scope, overdue)
             draining.cancel_scope.cancel()
 

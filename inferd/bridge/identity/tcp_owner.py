@@ -8,10 +8,11 @@ asked, so they are asked once.
 
 import socket
 import struct
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
-from inferd.limits.bridge import OWNER_ANSWER_BYTES
+from inferd.limits.bridge import KEPT_ADDRESSES, OWNER_ANSWER_BYTES
 
 _SOCK_DIAG: Final = 4
 _SOCK_DIAG_BY_FAMILY: Final = 20
@@ -135,6 +136,7 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+@lru_cache(KEPT_ADDRESSES)
 def _plain(address: str) -> IPv4Address | IPv6Address:
     return _unmapped(ip_address(address))
 

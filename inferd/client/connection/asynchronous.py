@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 import trio
 
+from inferd.client.connection.lock import take
 from inferd.client.discovery import backoff, no_daemon_error, socket_paths
 from inferd.client.exchange import (
     ClientError,
@@ -83,6 +84,8 @@ async def send(
 ) -> bool:
     """Send bytes, with descriptors attached to the first; ignore a broken connection.
 
+    Other tasks run only if the kernel does not take all of it at once.
+
     Returns:
         Whether all were sent.
 
@@ -90,12 +93,25 @@ async def send(
     """
     # of a broken connection, the last frames can still be read
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-        n_sent = 0
         if descriptors:  # they go with the first byte
             n_sent = await stream.socket.sendmsg([data], scm_rights(descriptors))
-        await stream.send_all(memoryview(data)[n_sent:])
+        else:
+            n_sent = _send_now(stream, data)
+        if n_sent < len(data):
+            await stream.send_all(memoryview(data)[n_sent:])
         return True
     return False
+
+
+def _send_now(stream: trio.SocketStream, data: bytes) -> int:
+    """Send what the kernel takes at once; return how many bytes that were.
+
+    Raises:
+        OSError: the connection broke, or is closed.
+    """
+    with suppress(BlockingIOError):
+        return os.write(stream.socket.fileno(), data)
+    return 0
 
 
 async def read(stream: trio.SocketStream) -> bytes:
@@ -185,12 +201,8 @@ class AsyncConnection(Generic[Q, A]):
 
         None waits for another one.
         """
-        async with self._sending:
-            stream = await self._connected()
-            exchange = self._exchange
-            line = exchange.start(request)
-            with self._closing_on_error(stream):
-                is_sent = await send(stream, line, descriptors)
+        stream, is_sent = await self._start(request, descriptors)
+        exchange = self._exchange
         try:
             data = await _read_first(stream, is_sent=is_sent)
             while True:
@@ -206,6 +218,19 @@ class AsyncConnection(Generic[Q, A]):
         finally:
             if not exchange.is_done:
                 self._disconnect(stream)
+
+    async def _start(
+        self, request: Q, descriptors: Sequence[int]
+    ) -> tuple[trio.SocketStream, bool]:
+        """Send a request; return the connection, and whether all of it was sent."""
+        await take(self._sending)
+        try:
+            stream = await self._connected()
+            line = self._exchange.start(request)
+            with self._closing_on_error(stream):
+                return stream, await send(stream, line, descriptors)
+        finally:
+            self._sending.release()
 
     async def cancel(self, request_id: str) -> bool:
         """Cancel the request if it is in progress; return whether it is."""

@@ -75,6 +75,15 @@ async def served(
     app: App, context: WorkerContext | None = None, pair: Any = memory_stream_pair
 ) -> AsyncIterator[tuple[Client, trio.Event]]:
     """Give a client's end, and an event of the end of the connection's task."""
+    async with connected(app, context, pair) as (client, has_ended, _):
+        yield client, has_ended
+
+
+@asynccontextmanager
+async def connected(
+    app: App, context: WorkerContext | None = None, pair: Any = memory_stream_pair
+) -> AsyncIterator[tuple[Client, trio.Event, HttpConnection]]:
+    """Give the connection, too."""
     ours, theirs = pair()
     has_ended = trio.Event()
     connection = HttpConnection(
@@ -92,7 +101,7 @@ async def served(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
-        yield ours, has_ended
+        yield ours, has_ended, connection
         nursery.cancel_scope.cancel()
 
 
@@ -284,6 +293,18 @@ async def test_no_other_protocol_is_spoken_and_no_length_is_guessed(
         assert data.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 4", b"HTTP/1.1 501 "))
 
 
+async def test_an_answer_before_the_body_says_that_the_connection_ends(autojump_clock):
+    """As that to a path that is not served: the next request on it would be lost."""
+    async with served(at_once) as (client, has_ended):
+        await client.send_all(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+        )
+        head, _, _ = (await read_until(client, b"hi")).partition(b"\r\n\r\n")
+        await client.send_all(b"{}")
+        await has_ended.wait()
+    assert b"connection: close" in head.splitlines()
+
+
 async def test_a_body_that_nobody_reads_ends_the_connection(autojump_clock):
     async with served(reads_nothing) as (client, has_ended):
         head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\n"
@@ -296,12 +317,17 @@ async def test_an_idle_connection_ends_with_the_bridge_and_a_busy_one_later(
     autojump_clock,
 ):
     context, app = WorkerContext(None), Waiting()
-    async with served(app, context) as (busy, busy_ended):
-        async with served(at_once, context) as (_, idle_ended):
+    async with connected(app, context) as (busy, busy_ended, busy_one):
+        async with connected(at_once, context) as (_, idle_ended, idle_one):
             await busy.send_all(GET)
             await app.has_begun.wait()
             await context.terminated.set()
+            for connection in (busy_one, idle_one):
+                await connection.close_if_idle()
             await idle_ended.wait()
+            async with served(at_once, context) as (_, new_ended):
+                await new_ended.wait()
+            assert trio.current_time() == 0
             assert not busy_ended.is_set()
             app.may_answer.set()
             await read_until(busy, b"hi")

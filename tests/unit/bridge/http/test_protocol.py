@@ -3,7 +3,7 @@
 import h11
 from hypothesis import given, strategies as st
 
-from inferd.bridge.http.parser import RequestParser
+from inferd.bridge.http.protocol import RequestParser
 
 HEADS = (
     b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n",

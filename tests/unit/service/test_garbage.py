@@ -11,7 +11,7 @@ from inferd.limits.server import (
     GC_YOUNG_OBJECTS,
     GC_YOUNG_S,
 )
-from inferd.server.event_loop.garbage import (
+from inferd.service.garbage import (
     NEVER,
     OLDEST,
     YOUNG,
