@@ -111,6 +111,7 @@ class _Streaming(Generic[F_contra]):
     form: StreamForm
     beside: trio.Nursery
     _writing: trio.Lock = field(default_factory=trio.Lock)
+    """Held while the status line or a comment is written."""
     _last: float = field(default_factory=trio.current_time)
     """When something was sent; at first, when the request came."""
     _is_over: bool = False
@@ -160,14 +161,15 @@ class _Streaming(Generic[F_contra]):
                     await self._write_alone(self.form.keep_alive)
 
     async def _write(self, data: bytes, *, is_last: bool = False) -> None:
-        await take(self._writing)
-        try:
+        """Write events; the connection writes each part whole, also beside a comment."""
+        if self.exchange.has_begun and not self._writing.locked():
             await self._write_alone(data, is_last=is_last)
-        finally:
-            self._writing.release()
+            return
+        async with self._writing:
+            await self._write_alone(data, is_last=is_last)
 
     async def _write_alone(self, data: bytes, *, is_last: bool = False) -> None:
-        """Write; the caller has the lock."""
+        """Write, behind the status line."""
         if not self.exchange.has_begun:
             self.exchange.extra_headers.update(timing(self.exchange))
             await self.exchange.begin_stream(self.form.content_type)

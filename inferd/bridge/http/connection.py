@@ -267,19 +267,30 @@ class HttpConnection:
         await self.close()
 
     async def _send(self, data: bytes) -> None:
-        """Send bytes behind those that are held; other tasks run only if it has to wait."""
-        await take(self._sending)
-        data, self._held = self._held + data, b""
+        """Send bytes behind those that are held; other tasks run only if it has to wait.
+
+        What the kernel takes at once needs no lock: nothing comes between it.
+        """
+        left = memoryview(self._held + data)
+        self._held = b""
         try:
-            if left := self._send_now(data):
-                with trio.fail_after(self._settings.write_s):
-                    await self._stream.send_all(left)
+            if not self._sending.locked():
+                left = self._send_now(left)
+            if left:
+                await self._send_rest(left)
         except (*_BROKEN, OSError, trio.TooSlowError):
             await self.close()
+
+    async def _send_rest(self, data: memoryview) -> None:
+        """Send bytes as the client takes them, behind those that others wait to send."""
+        await take(self._sending)
+        try:
+            with trio.fail_after(self._settings.write_s):
+                await self._stream.send_all(data)
         finally:
             self._sending.release()
 
-    def _send_now(self, data: bytes) -> memoryview:
+    def _send_now(self, data: memoryview) -> memoryview:
         """Send what the kernel takes at once; return the rest, all of it with TLS.
 
         Raises:
@@ -289,7 +300,7 @@ class HttpConnection:
         if isinstance(self._stream, trio.SocketStream):
             with suppress(BlockingIOError):
                 n_sent = os.write(self._stream.socket.fileno(), data)
-        return memoryview(data)[n_sent:]
+        return data[n_sent:]
 
     async def close(self) -> None:
         """Close the connection; a request that it has ends."""
