@@ -23,6 +23,11 @@ PREPARER: Final = "inferd.worker.llama.prepare.fork_server"
 DECODER: Final = "inferd.line_decoder"
 """Modules that are run as processes of their own, besides the programs of workers."""
 
+_VARIABLES: Final = {"OPENBLAS_NUM_THREADS": "1"}
+"""Of the processes, besides our own. The library of numpy's linear algebra, which none of them
+uses, starts a thread for each core as numpy is imported, and each of these spins for some 90 ms
+that others could use."""
+
 Process: TypeAlias = subprocess.Popen[bytes] | OrderedProcess
 
 
@@ -102,7 +107,7 @@ def spawn(
                 *(str(theirs.fileno()), str(os.getpid()), *map(str, passed[1:])),
             ],
             pass_fds=passed,
-            env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
+            env=_environment(),
             stdin=null,
             stdout=subprocess.PIPE if module == PREPARER else null,
             stderr=subprocess.PIPE if keeps_stderr else null,
@@ -112,6 +117,12 @@ def spawn(
         pidfd = FileIO(os.pidfd_open(popen.pid))
         on_failure.pop_all()
     return SpawnedProcess(popen, ours, pidfd)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a process that is started."""
+    ours = {k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES}
+    return ours | _VARIABLES
 
 
 def first_start(

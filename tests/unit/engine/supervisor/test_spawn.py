@@ -75,6 +75,15 @@ def test_a_terminals_signals_do_not_reach_a_worker():
     kill_and_reap(spawned)
 
 
+def test_a_worker_has_no_threads_that_wait_for_linear_algebra(monkeypatch):
+    """They would spin while it loads, one for each core."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
+    spawned = spawn(MOCK_PROGRAM, keeps_stderr=True)
+    environment = Path(f"/proc/{spawned.popen.pid}/environ").read_bytes()
+    kill_and_reap(spawned)
+    assert b"OPENBLAS_NUM_THREADS=1" in environment.split(b"\0")
+
+
 async def test_prespawned_workers_load_without_another_message():
     with prespawn_workers(starts("a", "b")) as early:
         assert [*early] == ["a", "b"]
