@@ -10,7 +10,7 @@ from typing import Final
 
 from inferd import __version__
 from inferd.cli.console import CommandError, fail
-from inferd.cli.importing import without_collections
+from inferd.service.importing import without_collections
 from inferd.terminal import Parser, StdoutError, close_stderr, safe_tracebacks
 
 COMMANDS: Final = {

@@ -11,6 +11,7 @@ from inferd.config.settings import BackendSettings
 from inferd.ipc.encoding import decode_settings
 from inferd.ipc.worker import ReceivedLoad
 from inferd.sandbox.pdeathsig import die_with_parent
+from inferd.service.importing import without_collections
 from inferd.worker.backend import WorkerBackend
 from inferd.worker.channel import WorkerChannel
 from inferd.worker.runtime import Runtime
@@ -49,11 +50,14 @@ def run_worker(kind: BackendKind[S], make_backend: BackendMaker[S]) -> int:
             settings = decode_settings(load, kind.settings)
             assert isinstance(kind.served_by, InWorker)  # noqa: S101  # this one
             policy = kind.served_by.sandbox(settings)
-            return make_backend(
-                settings,
-                load,
-                lambda files: channel.send(sandbox.enter_loading(policy, files)),
-            )
+            with without_collections():
+                backend = make_backend(
+                    settings,
+                    load,
+                    lambda files: channel.send(sandbox.enter_loading(policy, files)),
+                )
+            gc.freeze()  # what was made stays: no collection need visit it
+            return backend
 
         code = Runtime(channel, make, sandbox.enter_serving).serve()
     gc.freeze()  # or the interpreter visits all objects several times as it ends

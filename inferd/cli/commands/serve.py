@@ -13,7 +13,6 @@ from typing import get_args
 from msgspec.structs import replace
 
 from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
-from inferd.cli.importing import without_collections, without_package
 from inferd.config.choices import LogLevel
 from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import KINDS, KindRegistry
@@ -28,6 +27,7 @@ from inferd.config.settings import (
 from inferd.engine.supervisor.spawn import WorkerStart, prespawn_workers
 from inferd.engine.supervisor.spawner import has_remote, without_network
 from inferd.server.capacity import memory_budget, worker_start
+from inferd.service.importing import without_collections, without_package
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from llguidance import LLMatcher
-from llguidance.llamacpp import lltokenizer_from_vocab
 
 from inferd.limits.worker import FORCED_TOKENS, GRAMMAR_LOOKAHEAD_S, GRAMMAR_STEP_S
 from inferd.worker.llama.grammar.compiler import matcher_of, token_table_of
@@ -16,6 +15,11 @@ from inferd.worker.llama.grammar.errors import clean_message
 from inferd.worker.llama.library.binding import llama
 from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.prepare.model_info import TokenTable
+
+# isort: split
+from llguidance.llamacpp import (
+    lltokenizer_from_vocab,  # with the binding as it is above
+)
 
 __all__ = ["Constraint", "ConstraintError", "GrammarVocabulary", "Lookahead"]
 

@@ -12,13 +12,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from inferd.service.importing import empty_module
 from inferd.worker.backend import LoadError, LoadReporter
 from inferd.worker.llama.library import cpu_variants
 from inferd.worker.native.struct_size import written_bytes
 
 try:
-    import llama_cpp
-    from llama_cpp import llama_cpp as llama
+    with empty_module("llama_cpp.llama"):
+        import llama_cpp
+        from llama_cpp import llama_cpp as llama
 except (ImportError, OSError, RuntimeError) as error:
     raise LoadError(
         "llama.cpp does not load; run: make setup",

@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 
 @contextmanager
@@ -36,4 +37,21 @@ def without_package(name: str) -> Iterator[None]:
         yield
     finally:
         if is_hidden:
+            del sys.modules[name]
+
+
+@contextmanager
+def empty_module(name: str) -> Iterator[None]:
+    """Have a module imported as one that has nothing while inside, unless it is there already.
+
+    The package of llama.cpp's binding imports a class for programs, with caches, templates and
+    types of servers, beside the functions of the library.
+    """
+    is_replaced = name not in sys.modules
+    if is_replaced:
+        sys.modules[name] = ModuleType(name)
+    try:
+        yield
+    finally:
+        if is_replaced:
             del sys.modules[name]

@@ -5,7 +5,11 @@ from importlib import import_module
 
 import pytest
 
-from inferd.cli.importing import without_collections, without_package
+from inferd.service.importing import (
+    empty_module,
+    without_collections,
+    without_package,
+)
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])
@@ -47,3 +51,36 @@ def test_the_daemon_starts_without_rich(tmp_path):
     )
     assert "structlog.dev" in result.stderr
     assert "rich.console" not in result.stderr
+
+
+def test_a_module_is_empty_until_afterwards(tmp_path, monkeypatch):
+    (tmp_path / "furnished").mkdir()
+    (tmp_path / "furnished" / "__init__.py").write_text("from .room import *\n")
+    (tmp_path / "furnished" / "room.py").write_text("CHAIR = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with empty_module("furnished.room"):
+        assert not hasattr(import_module("furnished"), "CHAIR")
+    room = import_module("furnished.room")
+    with empty_module("furnished.room"):
+        assert sys.modules["furnished.room"] is room
+    del sys.modules["furnished"], sys.modules["furnished.room"]
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_worker_imports_of_the_binding_what_it_calls():
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-X",
+            "importtime",
+            "-c",
+            "import inferd.worker.llama.backend",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "llama_cpp.llama_cpp" in result.stderr
+    for unused in ("llama_cpp.llama_chat_format", "diskcache", "multiprocessing"):
+        assert f" {unused}\n" not in result.stderr
