@@ -1,7 +1,9 @@
 """Eight machines behind one address: conversations go on while members die and are drained."""
 
 import secrets
+import statistics
 import subprocess
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Final
 
 import trio
 
-from proofs.conversations import Talk, Tally, count_places, places
+from bench.fleet.simulation import Service
+from proofs.conversations import N_TURNS, Talk, Tally, count_places, places
 from proofs.first_answer import embedded_chat
+from proofs.fleet_predicted import predict, service_of
 from tests.daemon.fleet import BridgeFleet, add_token, fleet_of
 from tests.daemon.harness import llamacpp, mock
 from torture.outcome import Context
@@ -117,12 +121,21 @@ def _compared(
 ) -> None:
     """Hold the same without kills: by smg, by round robin, and with one member alone."""
     fleet.run("resume", f"m{DRAINED}")
+    with fleet.smg():
+        service = _service(Talk(fleet.address, tokens, "mock", Tally()))
     ways: Mapping[str, tuple[str, ...]] = {"prefixes": (), "round_robin": ROUND_ROBIN}
     for name, options in ways.items():
         tally = Tally()
         with fleet.smg(*options):
-            trio.run(_hold, Talk(fleet.address, tokens, "mock", tally), n_each)
+            _timed(context, name, Talk(fleet.address, tokens, "mock", tally), n_each)
         _report(context, tally, fleet, name, n_each)
+    predict(
+        context,
+        service,
+        n_at_once=min(N_AT_ONCE, n_each),
+        n_members=len(fleet.bridges),
+        n_turns=N_TURNS,
+    )
     tally = Tally()
     alone = fleet.bridges[0].address
     trio.run(_hold, Talk(alone, tokens, "mock", tally), n_each)
@@ -132,6 +145,26 @@ def _compared(
         figures["prefixes_stayed"] > figures["round_robin_stayed"],
         "conversations stay no more often than by round robin",
     )
+
+
+def _service(talk: Talk) -> Service:
+    """Hold conversations one after another, which tells what a turn costs."""
+    n_alone = 20
+    began_at = time.monotonic()
+    for number in range(n_alone):
+        name = f"{number} alone {secrets.token_hex(4)}"
+        trio.run(talk.hold, [name], 1)
+    turn_s = (time.monotonic() - began_at) / (n_alone * N_TURNS)
+    return service_of(statistics.median(talk.tally.first_s), turn_s)
+
+
+def _timed(context: Context, name: str, talk: Talk, n_each: int) -> None:
+    """Hold conversations, and tell how many turns of them a second has."""
+    began_at = time.monotonic()
+    trio.run(_hold, talk, n_each)
+    seconds = time.monotonic() - began_at
+    n_turns = talk.tally.counts["answered"]
+    context.figures[f"{name}_turns_per_s"] = round(n_turns / seconds, 1)
 
 
 def _report(
@@ -148,7 +181,7 @@ def _report(
 
 def _with_models(context: Context) -> None:
     """Hold some conversations with two daemons that compute."""
-    backend = llamacpp(embedded_chat(), n_ctx=4096, max_active=4)
+    backend = llamacpp(embedded_chat(), n_ctx=4096)
     tally, n_all = Tally(), 24
     with (
         TemporaryDirectory(prefix="fleet-") as path,

@@ -17,6 +17,9 @@ SPILL: Final = 1.5
 """A machine that has so many times the mean of requests, and more than ``SPILL_LEAST`` above
 it, is passed over, as smg does."""
 SPILL_LEAST: Final = 4
+VARIES: Final = (0.5, 1.5)
+"""Between which shares of its mean a cost on a core is drawn: equal ones would keep users in step
+who send their turns at once, and each turn of them at the same machine."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,12 @@ class Service:
     step_each_s: float
     cached_conversations: int
     request_s: float = 0.0
-    """Of what else each request costs."""
+    """Of what else each request costs before its first token, on a core."""
+    end_s: float = 0.0
+    """The same after its last one."""
+    cores: int | None = None
+    """That all machines share, as where they are processes of one; each has its own
+    without it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Habits:
     """What users do."""
 
     think_s: float = 20.0
-    """Mean of an exponential distribution."""
+    """Mean of an exponential distribution; 0 if they send their next turn at once."""
     turns: int = 6
     prompt_tokens: int = 100
     answer_tokens: int = 150
@@ -49,6 +57,8 @@ class Machine:
 
     env: simpy.Environment
     service: Service
+    cores: simpy.Resource
+    rng: random.Random
     slots: simpy.Resource = field(init=False)
     prompts: simpy.Resource = field(init=False)
     cache: OrderedDict[int, int] = field(default_factory=OrderedDict)
@@ -78,10 +88,9 @@ class Machine:
             n_cached = self.cache.pop(key, 0)
             with self.prompts.request() as turn:
                 yield turn
+                yield from self._compute(service.request_s)
                 n_new = n_prompt - n_cached
-                yield self.env.timeout(
-                    service.request_s + n_new * service.prompt_token_s
-                )
+                yield self.env.timeout(n_new * service.prompt_token_s)
             began(n_cached > 0)
             self.n_running += 1
             for _ in range(n_answer):
@@ -90,7 +99,14 @@ class Machine:
                 )
             self.n_running -= 1
             self._keep(key, n_prompt + n_answer)
+        yield from self._compute(service.end_s)
         self.n_here -= 1
+
+    def _compute(self, seconds: float) -> Generator[simpy.Event, Any, None]:
+        if seconds:
+            with self.cores.request() as core:
+                yield core
+                yield self.env.timeout(seconds * self.rng.uniform(*VARIES))
 
     def _keep(self, key: int, n_tokens: int) -> None:
         self.cache[key] = n_tokens
@@ -154,14 +170,16 @@ def simulate(  # noqa: PLR0913  # what a run is made of
     """Let users talk for some time, and return what they saw after the first tenth of it."""
     env, seen = simpy.Environment(), Seen()
     rng = random.Random(seed)  # noqa: S311  # drawn again by whoever looks
-    machines = [Machine(env, service) for _ in range(n_machines)]
+    cores = simpy.Resource(env, service.cores or n_machines)
+    machines = [Machine(env, service, cores, rng) for _ in range(n_machines)]
     keys = iter(range(1 << 62))
 
     def talk() -> Generator[simpy.Event, Any, None]:
         while True:
             key, n_said = next(keys), 0
             for turn in range(habits.turns):
-                yield env.timeout(rng.expovariate(1 / habits.think_s))
+                if habits.think_s:
+                    yield env.timeout(rng.expovariate(1 / habits.think_s))
                 n_prompt, asked_at = n_said + habits.prompt_tokens, env.now
 
                 def began(
