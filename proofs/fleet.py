@@ -25,6 +25,8 @@ NAME: Final = "Many machines behind one address"
 
 N_AT_ONCE: Final = 32
 N_HOLDERS: Final = 16
+N_ALONE: Final = 20
+"""Conversations that are held one after another."""
 BACKEND: Final = mock(tokens=["a ", "b ", "c"], token_delay_ms=5)
 KILLED, KILLED_NEXT, DRAINED = 0, 1, 2
 """Members by what happens to them."""
@@ -149,12 +151,10 @@ def _compared(
 
 def _service(talk: Talk) -> Service:
     """Hold conversations one after another, which tells what a turn costs."""
-    n_alone = 20
+    names = [f"{number} alone {secrets.token_hex(4)}" for number in range(N_ALONE)]
     began_at = time.monotonic()
-    for number in range(n_alone):
-        name = f"{number} alone {secrets.token_hex(4)}"
-        trio.run(talk.hold, [name], 1)
-    turn_s = (time.monotonic() - began_at) / (n_alone * N_TURNS)
+    trio.run(talk.hold, names, 1)
+    turn_s = (time.monotonic() - began_at) / (N_ALONE * N_TURNS)
     return service_of(statistics.median(talk.tally.first_s), turn_s)
 
 

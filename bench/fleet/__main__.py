@@ -1,6 +1,6 @@
 """Measure a machine, simulate many of them, and draw how many users they serve.
 
-    python -m bench.fleet          # docs/fleet-users.svg and docs/fleet-users.json
+    python -m bench.fleet     # docs/fleet-users.svg and bench/fleet/users.json
 
 A point is 400 s of conversations, of which the first 40 s do not count. Users think 20 s on
 average, have six turns of 100 tokens and read answers of 150; a later prompt has all that was
@@ -31,7 +31,8 @@ from bench.models import DEFAULT, model_file
 from bench.plots import SETTINGS, canvas
 from torture.outcome import percentile
 
-NAME: Final = "fleet-users"
+PICTURE: Final = Path("docs/fleet-users.svg")
+FIGURES: Final = Path(__file__).parent / "users.json"
 MACHINES: Final = (1, 4, 8)
 USERS: Final = (2, 4, 8, 12, 16, 20, 24, 28, 32, 40)
 """Of each machine."""
@@ -61,15 +62,16 @@ class Point(msgspec.Struct, frozen=True):
 def main() -> int:
     """Measure, simulate and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("docs"))
+    parser.add_argument("--picture", type=Path, default=PICTURE)
+    parser.add_argument("--figures", type=Path, default=FIGURES)
     arguments = parser.parse_args()
     lab = Lab(model_file(DEFAULT[0]), frozenset({"inferd"}), os.cpu_count() or 1)
     service = measured(lab)
     points = [*_simulated(service)]
     told = {"service": service, "habits": Habits(), "points": points}
-    path = arguments.output / f"{NAME}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
-    draw(points, arguments.output / f"{NAME}.svg")
+    data = msgspec.json.format(msgspec.json.encode(told))
+    arguments.figures.write_bytes(data + b"\n")
+    draw(points, arguments.picture)
     print(service)
     return 0
 
@@ -108,7 +110,7 @@ def point(way: str, n_machines: int, users_each: int, service: Service) -> Point
 def draw(points: Sequence[Point], path: Path) -> None:
     """Draw the 95th percentile of the first token by users of each machine."""
     with mpl.rc_context(SETTINGS):
-        figure, axes = canvas("Simulated: first token of 95 of 100 turns")
+        figure, axes = canvas("Simulated: 95 of 100 turns have a first token within")
         lines = dict.fromkeys((each.way, each.machines) for each in points)
         for way, n_machines in lines:
             of_line = [x for x in points if (x.way, x.machines) == (way, n_machines)]
