@@ -61,6 +61,10 @@ OVERFLOWS: Final = (
         r"\((?P<n_ctx>\d+) tokens\)",
     ),
     overflow_pattern(
+        "llama-cpp-python",
+        r"Requested tokens \((?P<prompt>\d+)\) exceed context window of (?P<n_ctx>\d+)",
+    ),
+    overflow_pattern(
         "llama-server",
         r"request \((?P<prompt>\d+) tokens\) exceeds the available context size "
         r"\((?P<n_ctx>\d+) tokens\)",

@@ -2,7 +2,7 @@
 
 Where the texts of overflows were found, in order: vllm#20409 and fast-agent#621 (OpenAI's own
 wording), deer-flow#310, vLLM's sources (by hand: second form of it, and the decoder's), SGLang's
-sources (by hand), Qwen3#1321, llama.cpp's sources, lmstudio-bug-tracker#546, openclaude#353;
+sources (by hand), llama-cpp-python's, Qwen3#1321, llama.cpp's sources, lmstudio-bug-tracker#546, openclaude#353;
 the last is this project's own (``ContextOverflowError``). The form in numbers is that of
 llama.cpp#15780.
 """
@@ -70,6 +70,7 @@ OVERFLOWS = [
         ),
         (5000, 1, 4096),
     ),
+    ("Requested tokens (4103) exceed context window of 2048", (4103, 1, 2048)),
     (
         (
             "request (6020 tokens) exceeds the available context size (4096 tokens), try "
