@@ -224,6 +224,9 @@ def test_another_person_is_told_that_there_is_nothing(sign_in):
 def test_who_may_read_all_chats_reads_them_and_is_logged(sign_in, daemon, bridge):
     ada = sign_in("ada")
     chat = ada.chat(title="private")
+    sent = {"content": "", "attachments": [{"data": b64encode(PNG).decode()}]}
+    prompt = ada.ask("POST", f"/chats/{chat}/prompter_message", sent)
+    file = f"chats/{chat}/attachments/{prompt['attachments'][0]['id']}"
     made = command(daemon, "token", "add", "auditor", "--scope", "chats")
     head = {"authorization": f"Bearer {made.stdout.strip()}"}
     with httpx2.Client(base_url=bridge.address, headers=head) as http:
@@ -231,9 +234,14 @@ def test_who_may_read_all_chats_reads_them_and_is_logged(sign_in, daemon, bridge
         assert chat in {each["id"] for each in listed}
         read = http.get(f"/owners/debug:ada/chats/{chat}")
         assert (read.status_code, read.json()["title"]) == (200, "private")
+        shown = http.get(f"/owners/debug:ada/{file}")
+        assert (shown.content, shown.headers["content-type"]) == (PNG, "image/png")
+        assert http.get(f"/owners/debug:ada/{file}0").status_code == 404
+        assert http.get(f"/owners/bob/{file}").status_code == 404
         assert http.get(f"/owners/bob/chats/{chat}").status_code == 404
         assert http.get(f"/chats/{chat}").status_code == 403
     assert command(daemon, "token", "remove", "auditor").returncode == 0
+    assert sign_in("eve").ask("GET", f"/owners/debug:ada/{file}", None, 403)
     [*_, line] = bridge.logged("chats.read")
     assert (line["principal"], line["owner"]) == ("auditor", "bob")
 

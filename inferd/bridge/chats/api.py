@@ -70,6 +70,15 @@ CHATS_API: Final = Api(
         ),
         HostedOperation(
             method="GET",
+            path="/owners/{owner}/chats/{chat_id}/attachments/{attachment_id}",
+            action="read_attachment",
+            summary="Return a picture or a recording of somebody's message",
+            answer=bytes,
+            reasons=(*_OF_ONE, Reason.ATTACHMENT_NOT_FOUND),
+            scope="chats",
+        ),
+        HostedOperation(
+            method="GET",
             path="/configs/tool_servers",
             action="list_tool_servers",
             summary="List the tools that answers may call",
