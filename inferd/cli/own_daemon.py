@@ -17,7 +17,8 @@ from inferd.wire.status import AnyStatus
 LOAD_S: Final = 300.0
 """Timeout for loading the model, seconds."""
 STOP_S: Final = 20.0
-"""Timeout for stopping the daemon, seconds."""
+"""Seconds until the daemon has usually stopped: after that a user is told why it has
+not, and it is killed if its command has failed."""
 
 
 @contextmanager
@@ -49,10 +50,19 @@ def own_daemon(
         _wait(name, daemon, directory, log)
         yield
         daemon.terminate()
-        if code := daemon.wait(STOP_S):
+        if code := _wait_for_end(name, daemon):
             raise CommandError(f"the daemon ended with exit code {code}")
     finally:
         _end(daemon)
+
+
+def _wait_for_end(name: str, daemon: subprocess.Popen[bytes]) -> int:
+    """Wait until the daemon has answered other clients, for which it has `limits.drain_s`."""
+    try:
+        return daemon.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        print_stderr(f"{name}: the daemon still answers other clients; Ctrl-C ends it")
+        return daemon.wait()
 
 
 def _end(daemon: subprocess.Popen[bytes]) -> None:

@@ -14,8 +14,6 @@ from prompt_toolkit.styles import Style
 
 from inferd.terminal import escape
 
-MAX_PROMPT_CHARS: Final = 1_000_000
-"""Characters of a prompt: more than any context takes, and an editor draws them all."""
 _STYLE: Final = Style.from_dict({"bottom-toolbar": "noreverse", "prompt": "bold"})
 
 

@@ -41,14 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the story of the newest request that is meant, or a line for each."""
     is_list = arguments.id is None and arguments.number is None
-    reply = send_command(
-        Command(
-            command="explain",
-            id=arguments.id,
-            number=UNSET if arguments.number is None else arguments.number,
-        ),
-        arguments.directory,
-    )
+    reply = _ask(arguments)
     if reply.explained is UNSET:
         raise CommandError("the daemon is older than this command and keeps no records")
     if arguments.json:
@@ -59,6 +52,26 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print_story(reply)
     return EXIT_OK
+
+
+def _ask(arguments: argparse.Namespace) -> Reply:
+    """Ask the daemon for the records.
+
+    Raises:
+        CommandError: it knows no such request; digits may be meant as its number.
+    """
+    asked = Command(
+        command="explain",
+        id=arguments.id,
+        number=UNSET if arguments.number is None else arguments.number,
+    )
+    try:
+        return send_command(asked, arguments.directory)
+    except CommandError as error:
+        if (arguments.id or "").isdecimal():
+            hint = f"inferd explain --number {arguments.id}"
+            raise CommandError(error.text, hint=hint) from error
+        raise
 
 
 def _print_list(reply: Reply) -> None:

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from inferd.cli import own_daemon
@@ -40,3 +43,18 @@ def test_a_daemon_that_ended_without_output_is_reported(short_dir):
     with pytest.raises(CommandError) as caught:
         own_daemon._wait("demo", Process(2), short_dir, log)  # type: ignore[arg-type]
     assert "no daemon answers at" in caught.value.text
+
+
+def test_a_daemon_that_still_answers_others_is_waited_for(monkeypatch):
+    monkeypatch.setattr(own_daemon, "STOP_S", 0.0)
+    told: list[str] = []
+    waits = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE) as daemon:
+
+        def tell(text: str) -> None:
+            told.append(text)
+            daemon.communicate(b"\n")
+
+        monkeypatch.setattr(own_daemon, "print_stderr", tell)
+        assert own_daemon._wait_for_end("inferd", daemon) == 0
+    assert told == ["inferd: the daemon still answers other clients; Ctrl-C ends it"]

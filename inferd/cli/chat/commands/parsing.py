@@ -80,6 +80,11 @@ def parse(text: str) -> CommandLine | str:
     raise CommandError(_unknown(name, meant))
 
 
+def as_typed(prompt: str) -> str:
+    """Return what to type for a prompt: the reverse of `parse`."""
+    return MARK + prompt if prompt.startswith(MARK) else prompt
+
+
 def _unknown(name: str, meant: list[str]) -> str:
     close = meant or difflib.get_close_matches(name, NAMES, 3)
     shown = f"/{name[:40]}"

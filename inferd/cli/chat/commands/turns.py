@@ -1,6 +1,7 @@
 """Answers again, prompts changed, branches."""
 
 from inferd.cli.chat.commands.numbers import chosen
+from inferd.cli.chat.commands.parsing import as_typed
 from inferd.cli.chat.screen.transcript import show_branch
 from inferd.cli.chat.state import ChatState
 from inferd.cli.console import CommandError
@@ -22,7 +23,7 @@ def edit(state: ChatState, _: str) -> None:
     prompt = state.conversation.last_prompt
     if prompt is None:
         raise CommandError("there is no prompt to change")
-    state.draft = prompt.text
+    state.draft = as_typed(prompt.text)
     state.edited = prompt
 
 

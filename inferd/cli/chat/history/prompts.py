@@ -50,9 +50,8 @@ class PromptHistory(History):
         """
 
         def is_kept(prompt: str) -> bool:
-            return not any(
-                text == prompt or text.endswith(f"\n{prompt}") for text in texts
-            )
+            said = prompt.removeprefix(MARK) if prompt.startswith(MARK * 2) else prompt
+            return not any(text == said or text.endswith(f"\n{said}") for text in texts)
 
         self._write([*filter(is_kept, self._read())])
         self._loaded_strings = [*filter(is_kept, self._loaded_strings)]

@@ -5,7 +5,7 @@ from inferd.cli.chat.commands.catalogue import _FUNCTIONS
 from inferd.cli.chat.commands.files import as_text
 from inferd.cli.chat.commands.model import losses
 from inferd.cli.chat.commands.numbers import chosen
-from inferd.cli.chat.commands.parsing import NAMES, CommandLine, parse
+from inferd.cli.chat.commands.parsing import NAMES, CommandLine, as_typed, parse
 from inferd.cli.console import CommandError
 from inferd.client.core.offers import ServedFacts
 from tests.cases import each_case
@@ -39,6 +39,12 @@ def test_what_begins_with_a_slash_is_a_command(text, asked):
 def test_an_unknown_command_is_refused_with_what_was_meant(text, told):
     with pytest.raises(CommandError, match=told):
         parse(text)
+
+
+@settings(max_examples=40)
+@given(st.text() | st.text().map("/".__add__))
+def test_what_is_to_be_typed_for_a_prompt_is_that_prompt(text):
+    assert parse(as_typed(text)) == text
 
 
 @settings(max_examples=40)

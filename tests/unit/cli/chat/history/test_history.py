@@ -211,7 +211,10 @@ def test_prompts_are_kept_and_forgotten(tmp_path, monkeypatch):
         "one",
     ]
     known.append_string("/system a secret")
+    known.append_string("//delete my file")
     assert "secret" not in path.read_text()
+    known.forget(["/delete my file"])
+    assert "delete" not in path.read_text()
     known.forget(["a file:\ntwo\nlines"])
     assert "two" not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
