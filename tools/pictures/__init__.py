@@ -1,0 +1,1 @@
+"""Pictures of the documents, taken of real programs whose answers a script writes."""
