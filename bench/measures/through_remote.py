@@ -29,6 +29,10 @@ TOKEN_DELAY_MS: Final = 20
 """Of each stream: 50 tokens a second, as a server with an accelerator gives many users."""
 FIRST_TOKENS: Final = 20
 """Answers of a round whose first token is timed, on each side."""
+UNDER_WAY: Final = 8
+"""Pieces of the first stream after which another request is sent beside all of them."""
+BESIDE_TOKENS: Final = 4 * UNDER_WAY
+"""Tokens of a stream that another begins beside."""
 WAIT: Final = "first_token_ms"
 
 
@@ -90,16 +94,21 @@ def streams(lab: Lab, *, n_streams: int) -> Iterator[Take]:
 
 
 @contextmanager
-def first_tokens(lab: Lab, *, n_streams: int) -> Iterator[Take]:
-    """Time the first token of answers that begin at once."""
-    asks = [Ask(turns=[("user", "go on")], max_tokens=2)] * n_streams
+def first_tokens(lab: Lab, *, n_streams: int, n_beside: int = 0) -> Iterator[Take]:
+    """Time the first token of answers that begin at once, or beside running ones."""
+    turns = [("user", "go on")]
+    running = Ask(turns=turns, max_tokens=BESIDE_TOKENS)
+    after = UNDER_WAY if n_beside else 0
+    timed = Ask(turns=turns, max_tokens=2, after_pieces=after)
+    n_timed = n_streams - n_beside
+    asks = [*[running] * n_beside, *[timed] * n_timed]
     with sides(lab, n_streams=n_streams) as clients:
 
         def take(number: int) -> Reading:
             waits: dict[str, list[float]] = {name: [] for name in clients}
-            for turn in range(max(1, FIRST_TOKENS // n_streams)):
+            for turn in range(max(1, FIRST_TOKENS // n_timed)):
                 works = {
-                    name: partial(_first_ms, each, asks)
+                    name: partial(_first_ms, each, asks, n_beside)
                     for name, each in clients.items()
                 }
                 for name, ms in in_turns(number + turn, works).items():
@@ -115,8 +124,8 @@ def first_tokens(lab: Lab, *, n_streams: int) -> Iterator[Take]:
         yield take
 
 
-def _first_ms(clients: Clients, asks: list[Ask]) -> list[float]:
-    return [first_token_s(each) * 1e3 for each in clients.play(asks)]
+def _first_ms(clients: Clients, asks: list[Ask], n_beside: int) -> list[float]:
+    return [first_token_s(each) * 1e3 for each in clients.play(asks)[n_beside:]]
 
 
 _ABSENT: Final = {
@@ -137,13 +146,13 @@ def _stream_measure(key: str, title: str, n_streams: int) -> Measure:
     )
 
 
-def _first_measure(key: str, title: str, n_streams: int) -> Measure:
+def _first_measure(key: str, title: str, n_streams: int, n_beside: int = 0) -> Measure:
     return Measure(
         key=key,
         title=title,
         unit="ms",
         is_more_better=False,
-        open=partial(first_tokens, n_streams=n_streams),
+        open=partial(first_tokens, n_streams=n_streams, n_beside=n_beside),
         goals=(Goal("inferd", at_most=5.0),),
         reasons=_ABSENT,
         also={WAIT: "first token"},
@@ -158,5 +167,11 @@ THROUGH_REMOTE: Final = (
         "remote_first_token_32",
         f"first token of {N_STREAMS} at once, later than of the remote",
         N_STREAMS,
+    ),
+    _first_measure(
+        "remote_first_token_beside",
+        f"first token beside {N_STREAMS - 1} streams, later than of the remote",
+        N_STREAMS,
+        N_STREAMS - 1,
     ),
 )
