@@ -7,6 +7,7 @@ and who asked knows which.
 """
 
 from collections.abc import Collection, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 import msgspec
@@ -147,9 +148,24 @@ def haproxy_config(fleet: Fleet, drained: Collection[str]) -> bytes:
 
 
 def _server(fleet: Fleet, member: FleetMember, is_drained: bool) -> str:  # noqa: FBT001  # a line's
-    parts = member.parts
+    tls = _tls(fleet, member) if member.parts.scheme == "https" else ""
+    weight = " weight 0" if is_drained else ""
+    return f"    server {member.name} {member.parts.netloc}{tls}{weight}\n"
+
+
+def _tls(fleet: Fleet, member: FleetMember) -> str:
+    """Have a member's certificate verified, for its host: by default haproxy takes any."""
+    host = member.parts.hostname or ""
     ca_file = fleet.settings.ca_file
     trusted = fleet.place(ca_file) if ca_file else "@system-ca"
-    tls = f" ssl verify required ca-file {trusted}" if parts.scheme == "https" else ""
-    weight = " weight 0" if is_drained else ""
-    return f"    server {member.name} {parts.netloc}{tls}{weight}\n"
+    tls = f" ssl verify required ca-file {trusted} verifyhost {host}"
+    return tls if _is_address(host) else f"{tls} sni str({host}) check-sni {host}"
+
+
+def _is_address(host: str) -> bool:
+    """Tell whether a host is an IP address, which TLS never sends as a server's name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,16 +1,30 @@
 """Real bridges behind a real smg and a real haproxy, and the commands that look after them."""
 
 import json
+import ssl
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.daemon.fleet import SMG_S, BridgeFleet, add_token, chat, fleet_of, head
-from tests.daemon.harness import eventually
+from inferd.fleet.entry import haproxy_config
+from inferd.fleet.file import Fleet, FleetMember, FleetSettings
+from tests.daemon.fleet import (
+    SMG_S,
+    BridgeFleet,
+    add_token,
+    chat,
+    fleet_of,
+    free_port,
+    head,
+)
+from tests.daemon.harness import PATIENCE_S, eventually
 from tests.documents.pages import commands
+from tests.fakes.hub import make_certificate
+from tests.fakes.remote_engine import RemoteEngine, sends, serving, status
 
 pytestmark = [pytest.mark.slow, pytest.mark.short_version]
 N_MEMBERS = 3
@@ -132,6 +146,57 @@ def test_haproxy_takes_its_file_and_keeps_a_conversation_on_one_member(fleet):
         for index in range(24):
             assert ask(fleet, eve, f"{index} is another").is_success
         assert eventually(lambda: all(served(fleet, "eve")))
+
+
+def served_by_haproxy(directory: Path, host: str, member: RemoteEngine) -> int:
+    """Ask the only member, of this host, through haproxy; return the status."""
+    listen = f"127.0.0.1:{free_port()}"
+    fleet = Fleet(
+        directory / "fleet.toml",
+        FleetSettings(ca_file="certificate.pem", listen=listen),
+        (FleetMember("m", f"https://{host}:{member.port}"),),
+        "",
+    )
+    file = directory / "haproxy.cfg"
+    file.write_bytes(haproxy_config(fleet, ()))
+    found: list[int] = []
+
+    def answers() -> bool:
+        try:
+            answer = httpx2.post(f"http://{listen}", json={}, headers=head("inferd-1"))
+        except httpx2.HTTPError:
+            return False
+        found.append(answer.status_code)
+        return True
+
+    with subprocess.Popen(["haproxy", "-db", "-f", file]) as process:
+        try:
+            assert eventually(answers)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "wanted"),
+    [
+        ("localhost", "DNS:localhost", 200),
+        ("localhost", "DNS:other.example", 503),
+        ("127.0.0.1", "DNS:other.example", 503),
+    ],
+)
+def test_haproxy_sends_no_token_to_a_member_with_the_certificate_of_another_host(
+    tmp_path, host, names, wanted
+):
+    make_certificate(tmp_path / "key.pem", tmp_path / "certificate.pem", names)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    with serving(context) as member:
+        member.script = sends(status(200, {}))
+        assert served_by_haproxy(tmp_path, host, member) == wanted
+        seen = b"".join(asked for asked, _ in member.requests)
+        assert (b"inferd-1" in seen) is (wanted == 200)
 
 
 def test_a_daemon_asks_a_fleet_as_a_remote_of_kind_openai(fleet, make_daemon):

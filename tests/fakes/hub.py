@@ -216,13 +216,15 @@ def running_hub() -> Iterator[Hub]:
                 thread.join()
 
 
-def make_certificate(key: Path, certificate: Path) -> None:
-    """Make a key, and a certificate for loopback that is its own authority."""
+def make_certificate(
+    key: Path, certificate: Path, names: str = "DNS:localhost,IP:127.0.0.1"
+) -> None:
+    """Make a key, and a certificate that is its own authority, by default for loopback."""
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"),
             *("-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=test hub"),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+            *("-addext", f"subjectAltName={names}"),
             *("-keyout", key, "-out", certificate),
         ],
         check=True,

@@ -12,6 +12,7 @@ from inferd.fleet.file import Fleet, FleetError, FleetMember, FleetSettings
 MEMBERS = (
     FleetMember("a", "http://10.0.0.1:8313"),
     FleetMember("b", "https://b.example:443"),
+    FleetMember("c", "https://[2001:db8::1]:443"),
 )
 
 
@@ -20,7 +21,7 @@ def fleet(path: Path = Path("/etc/fleet.toml"), **settings: str) -> Fleet:
 
 
 def test_smg_reads_the_members_that_are_not_drained_with_the_token():
-    assert json.loads(smg_manifest(fleet(), {"b"})) == {
+    assert json.loads(smg_manifest(fleet(), {"b", "c"})) == {
         "version": 1,
         "workers": [{"id": "a", "url": "http://fleet:inferd-1-2@10.0.0.1:8313"}],
     }
@@ -43,7 +44,9 @@ def test_haproxy_verifies_members_and_gives_drained_ones_nothing_new():
     lines = [line.strip() for line in text.splitlines()]
     assert "server a 10.0.0.1:8313 weight 0" in lines
     tls = "ssl verify required ca-file /etc/ca.pem"
-    assert f"server b b.example:443 {tls}" in lines
+    name = "verifyhost b.example sni str(b.example) check-sni b.example"
+    assert f"server b b.example:443 {tls} {name}" in lines
+    assert f"server c [2001:db8::1]:443 {tls} verifyhost 2001:db8::1" in lines
     assert "retries 0" in lines
     assert "inferd-1-2" not in text
 
