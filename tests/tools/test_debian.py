@@ -1,6 +1,7 @@
 """What fills the Debian package, without building it."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -40,6 +41,22 @@ def test_units_have_the_command_of_the_package_and_wait_for_its_replacement(tmp_
     assert {path.name for path in (ROOT / "systemd").glob("*.so*")} <= {
         path.name for path in units.iterdir()
     }
+
+
+def test_the_package_has_the_drop_ins_that_the_documents_copy_out_of_it(tmp_path):
+    environment.place_units(ROOT / "systemd", tmp_path)
+    shared = "/usr/lib/inferd/share/systemd"
+    drop_ins = {
+        f"{shared}/{path.relative_to(ROOT / 'systemd')}"
+        for path in (ROOT / "systemd").rglob("*.conf")
+    }
+    found = {f"/{path.relative_to(tmp_path)}" for path in tmp_path.rglob("*.conf")}
+    assert drop_ins <= found
+    texts = [
+        (ROOT / "docs" / name).read_text() for name in ("remotes.md", "service.md")
+    ]
+    named = set(re.findall(rf"{shared}/[a-z/-]+\.conf", "".join(texts)))
+    assert {f"{shared}/remote.conf", f"{shared}/user/remote.conf"} <= named <= drop_ins
 
 
 def test_metadata_forgets_where_a_package_was_built(tmp_path):

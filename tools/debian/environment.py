@@ -47,8 +47,8 @@ WAITING: Final = (
 )
 """Services that wait while the package is replaced."""
 KEY_CHARS: Final = 16
-DROP_INS: Final = ("gpu.conf", "remote.conf")
-"""What an operator copies: they change nothing by themselves."""
+DROP_INS: Final = "*.conf"
+"""What an operator or a user copies: they change nothing by themselves."""
 
 
 def main() -> int:
@@ -186,9 +186,10 @@ def place_units(sources: Path, target: Path) -> None:
         drop_in.mkdir()
         shutil.copy(ROOT / "debian" / "upgrade.conf", drop_in / "upgrade.conf")
     examples = target / PREFIX.relative_to("/") / "share" / "systemd"
-    examples.mkdir(parents=True)
-    for name in DROP_INS:
-        shutil.copy(sources / name, examples)
+    for source in sources.rglob(DROP_INS):
+        path = examples / source.relative_to(sources)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, path)
 
 
 def units_in(sources: Path, target: Path) -> Iterator[tuple[Path, Path]]:
