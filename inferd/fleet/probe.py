@@ -2,7 +2,7 @@
 
 import re
 import ssl
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import aclosing
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -45,7 +45,9 @@ class MemberState(Struct, kw_only=True):
     version: str | None = None
     models: list[str] = []
     running: int | None = None
-    """Requests that run or wait there."""
+    """Requests that run or wait there; ``None`` if it has not told."""
+    is_gone: bool = False
+    """Whether connections to it are refused: nothing listens there."""
     reason: str | None = None
 
 
@@ -65,9 +67,12 @@ class _ModelList(Struct):
 class _ProbeError(Exception):
     """A member is not as it should be."""
 
-    def __init__(self, condition: Condition, reason: str) -> None:
+    def __init__(
+        self, condition: Condition, reason: str, *, is_gone: bool = False
+    ) -> None:
         super().__init__(reason)
         self.condition = condition
+        self.is_gone = is_gone
 
 
 async def probe_fleet(
@@ -137,6 +142,7 @@ async def _probe(
             state.condition = Condition.READY
         except _ProbeError as error:
             state.condition, state.reason = error.condition, str(error)
+            state.is_gone = error.is_gone
 
 
 async def _ask_all(
@@ -183,13 +189,44 @@ async def _ask(client: httpx2.AsyncClient, member: FleetMember, path: str) -> by
         text = f"{path}: no answer within {PROBE_S:g} s"
         raise _ProbeError(Condition.UNREACHABLE, text) from error
     except httpx2.HTTPError as error:
-        text = f"{path}: {str(error) or type(error).__name__}"
-        raise _ProbeError(Condition.UNREACHABLE, text) from error
+        causes = list(_causes(error))
+        text = f"{path}: {_tls_reason(causes) or str(error) or type(error).__name__}"
+        raise _ProbeError(
+            Condition.UNREACHABLE, text, is_gone=_is_refused(causes)
+        ) from error
     if response.status_code != _OK:
         refused = response.status_code in _REFUSED
         condition = Condition.REFUSED if refused else Condition.NOT_READY
         raise _ProbeError(condition, f"{path}: status {response.status_code}")
     return bytes(data)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Give an error and all that it came from."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for each in error.exceptions:
+                yield from _causes(each)
+        error = error.__cause__ or error.__context__
+
+
+def _tls_reason(causes: Sequence[BaseException]) -> str:
+    """Say why TLS failed; empty if it did not."""
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is refused: {cause.verify_message.rstrip('.')}"
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed: {cause.reason or cause}"
+    return ""
+
+
+def _is_refused(causes: Sequence[BaseException]) -> bool:
+    """Tell whether each attempt to connect was refused."""
+    attempts = [each for each in causes if isinstance(each, OSError) and each.errno]
+    return bool(attempts) and all(
+        isinstance(each, ConnectionRefusedError) for each in attempts
+    )
 
 
 def _add(data: bytearray, chunk: bytes, path: str) -> None:

@@ -49,12 +49,11 @@ def run(arguments: argparse.Namespace) -> int:
         if fleet.settings.haproxy_file:
             print_stderr("haproxy has to be told: systemctl reload haproxy")
         alone = replace(fleet, members=(member,))
-        is_idle = arguments.timeout == 0 or wait_idle(
+        doubt = arguments.timeout and wait_idle(
             lambda: ask_members(alone)[0], arguments.timeout
         )
-    if not is_idle:
-        raise_late = f"{name} has requests still, after {arguments.timeout:g} s"
-        print_stderr(f"error: {raise_late}")
+    if doubt:
+        print_stderr(f"error: after {arguments.timeout:g} s {name} {doubt}")
         return EXIT_NOT_READY
     if arguments.timeout:
         print_stderr(f"{name} has no requests")
@@ -89,10 +88,8 @@ def wait_idle(
     look: "Callable[[], MemberState]",
     timeout_s: float,
     sleep: Callable[[float], None] = time.sleep,
-) -> bool:
-    """Look until a member has no requests, twice; false if it has some in the end.
-
-    A member that cannot be reached has none that anybody would get an answer to.
+) -> str:
+    """Look until a member has no requests, twice; return why it may have some in the end.
 
     Args:
         look: asks the member.
@@ -100,10 +97,24 @@ def wait_idle(
         sleep: waits between two looks.
     """
     n_idle, waited_s = 0, 0.0
-    while n_idle < LOOKS:
-        n_idle = 0 if look().running else n_idle + 1
-        if waited_s >= timeout_s:
-            break
+    while True:
+        doubt = _doubt(look())
+        n_idle = 0 if doubt else n_idle + 1
+        if n_idle == LOOKS or waited_s >= timeout_s:
+            return doubt
         sleep(DRAIN_LOOK_S)
         waited_s += DRAIN_LOOK_S
-    return n_idle > 0
+
+
+def _doubt(state: "MemberState") -> str:
+    """Say why a member may have requests; empty if it has none.
+
+    One that has ended has none. One that tells nothing for another reason, such as a token
+    that it does not take, may have some.
+    """
+    if state.running:
+        return "has requests still"
+    if state.running is None and not state.is_gone:
+        reason = state.reason or "/metrics: no number of requests"
+        return f"does not tell whether it has requests: {reason}"
+    return ""

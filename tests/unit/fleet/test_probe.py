@@ -1,4 +1,6 @@
 import json
+import socket
+import ssl
 from pathlib import Path
 
 import httpx2
@@ -9,6 +11,8 @@ import trio
 from inferd.fleet.bounds import MAX_PROBE_BYTES
 from inferd.fleet.file import Fleet, FleetError, FleetMember, FleetSettings
 from inferd.fleet.probe import Condition, MemberState, differences, probe_fleet
+from tests.fakes.hub import make_certificate
+from tests.fakes.remote_engine import serving
 
 GOOD = {
     "/health": '{"status":"ok"}',
@@ -80,6 +84,28 @@ async def test_a_member_that_says_nothing_holds_up_no_other(autojump_clock):
     silent, good = await probed(answer, "silent", "good")
     assert silent.reason == "/health: no answer within 5 s"
     assert good.condition is Condition.READY
+
+
+@pytest.mark.slow  # the authorities of the system
+async def test_why_a_member_cannot_be_reached_is_told(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make_certificate(key, certificate, "DNS:other.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(context) as impostor, socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # and does not listen
+        urls = [
+            f"https://localhost:{impostor.port}",
+            f"http://localhost:{deaf.getsockname()[1]}",
+        ]
+        members = tuple(FleetMember(f"m{i}", url) for i, url in enumerate(urls))
+        settings = FleetSettings(ca_file=str(certificate))
+        states = await probe_fleet(Fleet(Path("/f.toml"), settings, members, ""), ())
+    assert states[0].reason == (
+        "/health: its certificate is refused: "
+        "Hostname mismatch, certificate is not valid for 'localhost'"
+    )
+    assert [state.is_gone for state in states] == [False, True]
 
 
 async def test_authorities_that_cannot_be_read_are_an_error():
