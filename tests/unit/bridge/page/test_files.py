@@ -4,6 +4,7 @@ import json
 import re
 
 from inferd.bridge.page.files import HEADERS, INDEX, MEDIA_TYPES, STATIC, read_files
+from inferd.bridge.translation.failures import STATUS, Reason
 
 VENDOR = STATIC / "vendor"
 ADDRESS = re.compile(r"""(?:https?:)?//[\w.-]+\.\w+|url\(|@import""")
@@ -37,6 +38,21 @@ def test_modules_of_others_are_those_that_are_listed_unchanged():
     for package in listed.values():
         assert package["integrity"].startswith("sha512-")
         assert any(name.endswith(".LICENSE") for name in package["files"])
+
+
+def test_each_code_of_the_bridge_has_advice_of_its_own_or_of_its_status():
+    text = own_files()["service/failure.js"]
+    by_code, by_status = (
+        set(re.findall(r"^  (\w+):", part.partition("};")[0], re.MULTILINE))
+        for part in text.split("*/\nconst BY_")[1:]
+    )
+    general = {Reason.INTERNAL, Reason.NOT_DONE}  # whose status says enough
+    for reason, status in STATUS.items():
+        if status >= 429 and reason not in general:
+            assert reason in by_code, reason
+        assert (
+            reason in by_code or status in {400, 405, 502} or str(status) in by_status
+        )
 
 
 def test_no_file_of_the_page_names_another_address():

@@ -30,6 +30,13 @@ const BY_CODE = {
     "Start a new chat, or let this chat leave out its oldest messages: Settings of this chat.",
   content_refused: "Say it in another way, or ask the operator of this machine what the filter is for.",
   filter_failed: "Tell the operator of this machine. Nothing is answered until the filter works.",
+  chat_limit: "Delete chats or files that you do not need, or begin another chat; the text says what is full.",
+  chats_unavailable: "The chats cannot be reached now. Try again in a moment, or tell the operator of this machine what the text says.",
+  not_configured: "This is switched off here. Ask the operator of this machine for it.",
+  insufficient_quota: "Your share is used up for now. Ask again tomorrow, or ask the operator of this machine for more.",
+  too_many_failed_tokens: "Wait a minute, then sign in with a token that is valid.",
+  cancelled: "It was ended on the machine. Try again in a moment.",
+  deadline_exceeded: "It took too long. Ask for less at once, or choose a faster model.",
   queue_full: "The machine is busy. Try again in a moment.",
   backend_unavailable: "The model is not loaded. Try again in a moment, or choose another one.",
 };

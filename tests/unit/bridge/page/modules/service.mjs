@@ -93,6 +93,14 @@ test("a failure has the code, the text and the wait of its answer, in the forms 
   await assert.rejects(client.json("/x"), { message: "the service answered 502" });
 });
 
+test("what a chat is refused for has advice that helps", () => {
+  const of = (status, code) => say(new Failure(status, code, "it was refused")).todo;
+  assert.match(of(429, "chat_limit"), /^Delete/);
+  assert.match(of(503, "chats_unavailable"), /chats/);
+  assert.doesNotMatch(of(503, "chats_unavailable"), /daemon/);
+  assert.match(of(501, "not_configured"), /operator/);
+});
+
 test("each failure says what to do", () => {
   for (const status of [0, 400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 502, 503, 507]) {
     const { what, todo } = say(new Failure(status, "", "it was refused", 4.2));
