@@ -31,7 +31,9 @@ Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 FileName = Annotated[
     str, Meta(max_length=MAX_FILE_NAME_CHARS, pattern=r"^[^\x00-\x1f\x7f/\\]+\Z")
 ]
-Title = Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)]
+Title = Annotated[
+    str, Meta(min_length=1, max_length=MAX_TITLE_CHARS, pattern=r"^[^\x00]+\Z")
+]
 SystemPrompt = Annotated[str, Meta(max_length=MAX_SYSTEM_PROMPT_CHARS)]
 ChosenServer = Annotated[str, Meta(min_length=1, max_length=20)]
 """A name by which a chat's owner has chosen a server of tools; it may be gone."""

@@ -43,10 +43,11 @@ def reference(api: Api) -> str:
         api.query.table,
         *([api.models_query.table] if api.models_query else ()),
     ]
+    distinct = {id(each): each for each in tables}  # routes may share one
     sections = [
         f"## {title_of(each)}\n\n"
         + table(("field", "what becomes of it", ""), rows(each.fields))
-        for each in tables
+        for each in distinct.values()
         if each.fields
     ]
     if api.managed:

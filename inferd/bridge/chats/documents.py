@@ -1,8 +1,9 @@
 """Answers of the chat service beside chats and messages, as Open-Assistant's clients read them."""
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import UNSET, Struct
 
@@ -14,6 +15,10 @@ from inferd.chats.records import (
     SearchHit,
 )
 from inferd.limits.bridge import EXCERPT_CHARS
+
+_CURSOR: Final = re.compile(r"([0-9]{1,19}):([0-9a-f]{1,32})\Z")
+_LATEST_US: Final = 2**63 - 1
+"""Databases have no larger number."""
 
 
 class ChatListDocument(Struct, frozen=True, kw_only=True):
@@ -133,16 +138,23 @@ def place_of_cursor(cursor: str | None, param: str) -> tuple[int, str] | None:
         return None
     try:
         text = urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
-        modified_us, _, chat_id = text.partition(":")
-        return int(modified_us[:20]), chat_id[:32]
     except ValueError as error:
-        raise invalid(param, "is no cursor of a list of chats") from error
+        raise invalid(param, _NO_CURSOR) from error
+    found = _CURSOR.match(text)
+    if found is None or int(found[1]) > _LATEST_US:
+        raise invalid(param, _NO_CURSOR)
+    return int(found[1]), found[2]
 
 
-def hit_document(hit: SearchHit, query: str) -> HitDocument:
-    """Return a message that was found, with the text around the first word."""
-    first = next(iter(query.lower().split()), "")
-    at = max(0, hit.text.lower().find(first) - EXCERPT_CHARS // 3)
+_NO_CURSOR: Final = "is no cursor of a list of chats"
+
+
+def hit_document(hit: SearchHit, words: Sequence[str]) -> HitDocument:
+    """Return a message that was found, with the text around the first of the words."""
+    text = hit.text.lower()
+    places = (text.find(word.lower()) for word in words)
+    first = min((place for place in places if place >= 0), default=0)
+    at = max(0, first - EXCERPT_CHARS // 3)
     cut = hit.text[at : at + EXCERPT_CHARS]
     before = "…" if at else ""
     after = "…" if at + EXCERPT_CHARS < len(hit.text) else ""

@@ -31,7 +31,6 @@ class PendingEvent(Struct, frozen=True, kw_only=True):
     event_type: Literal["pending"] = "pending"
     queue_position: Annotated[int, Meta(ge=0)] = 0
     """1 for the next to run; 0 while it is started."""
-    queue_size: Annotated[int, Meta(ge=0)] = 0
     estimate_s: float | None = None
     phase: str = "queued"
     processed: int | None = None

@@ -335,11 +335,7 @@ class Generation:
         match frame:
             case ProgressFrame(status="queued", position=int(position)):
                 estimate_s = self._estimate.of(position)
-                return PendingEvent(
-                    queue_position=position,
-                    queue_size=position,
-                    estimate_s=estimate_s,
-                )
+                return PendingEvent(queue_position=position, estimate_s=estimate_s)
             case ProgressFrame(processed=int(processed), total=int(total)):
                 return replace(_STARTING, processed=processed, total=total)
             case _:

@@ -35,7 +35,7 @@ from inferd.chats.storage import chats, messages
 from inferd.chats.storage.attachments import read_attachment, read_files
 from inferd.chats.storage.decisions import decide
 from inferd.chats.storage.messages import MessageLimits
-from inferd.chats.storage.search import search
+from inferd.chats.storage.search import search, words_of
 from inferd.chats.store import ChatConnection, ChatStore, now_us
 from inferd.config.chats import ChatsSettings
 from inferd.limits.bridge import MAX_EXPORT_FILE_BYTES
@@ -172,7 +172,8 @@ class ChatHandlers:
         hits = await self._store.run(
             lambda connection: search(connection, request.owner, query.q, query.limit)
         )
-        return told.HitsDocument(hits=[told.hit_document(hit, query.q) for hit in hits])
+        words = words_of(query.q)
+        return told.HitsDocument(hits=[told.hit_document(hit, words) for hit in hits])
 
     async def export_json(self, request: HostedRequest) -> WholeChatDocument:
         """Return a chat with its messages and, where that is wanted, their files."""

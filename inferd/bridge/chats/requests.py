@@ -226,7 +226,7 @@ IMPORTED_MESSAGE: Final = FieldTable(
 )
 LIST_QUERY: Final = QueryForm(
     FieldTable(
-        "Query parameters of GET /chats",
+        "Query parameters of GET /chats and GET /owners/{owner}/chats",
         honoured("limit", "after", "before", "include_hidden"),
     ),
     ListQuery,

@@ -1,13 +1,21 @@
 import json
+import re
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from types import MappingProxyType
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from msgspec import UNSET
+from msgspec import UNSET, ValidationError, convert
 from msgspec.structs import replace
 
-from inferd.bridge.chats.documents import chat_page, hit_document, place_of_cursor
+from inferd.bridge.chats.api import CHATS_API
+from inferd.bridge.chats.documents import (
+    chat_page,
+    cursor_of,
+    hit_document,
+    place_of_cursor,
+)
 from inferd.bridge.chats.events import (
     END,
     PendingEvent,
@@ -17,6 +25,7 @@ from inferd.bridge.chats.events import (
 )
 from inferd.bridge.chats.failures import chat_failure_body, telling_chat_failures
 from inferd.bridge.chats.question import question_of, summary_question
+from inferd.bridge.chats.requests import ChangeChat, CreateChat, ImportChat
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.chats.documents import markdown, message_document, moment
 from inferd.chats.estimate import DurationEstimate
@@ -33,6 +42,7 @@ from inferd.chats.records import (
     StoredCall,
     WorkParameters,
 )
+from inferd.chats.storage.search import words_of
 from inferd.client.frames import ClientBlocksDone
 from inferd.wire.blocks import AudioBlock, BlocksRequest, ImageBlock, TextBlock
 from inferd.wire.responses import (
@@ -43,6 +53,7 @@ from inferd.wire.responses import (
     UsageV2,
 )
 from tests.cases import each_case
+from tools.documents.bridge import reference
 
 ANSWER = KeptMessage(
     id="a",
@@ -101,13 +112,12 @@ def test_readers_who_come_back_get_each_character_once(text, thinking, stops):
 
 def test_an_answer_tells_where_it_waits_what_it_lacks_and_what_it_calls():
     waiting = replace(ANSWER, state="pending")
-    pending = PendingEvent(queue_position=2, queue_size=2, estimate_s=1.5)
+    pending = PendingEvent(queue_position=2, estimate_s=1.5)
     events, so_far = sent(ReadSoFar(), waiting, pending)
     assert events == [
         {
             "event_type": "pending",
             "queue_position": 2,
-            "queue_size": 2,
             "estimate_s": 1.5,
             "phase": "queued",
             "processed": None,
@@ -154,6 +164,8 @@ def test_a_page_has_the_places_of_its_neighbours():
     first = chat_page(chats, 2, is_after=False, is_before=False)
     assert [each.id for each in first.chats] == ["0", "1"]
     assert place_of_cursor(first.next, "after") == (9, "1")
+    latest = cursor_of(replace(chats[0], modified_us=2**63 - 1))
+    assert place_of_cursor(latest, "before") == (2**63 - 1, "0")
     assert first.prev is None
     last = chat_page(chats[2:], 2, is_after=True, is_before=False)
     assert (last.next, place_of_cursor(last.prev, "before")) == (None, (8, "2"))
@@ -163,7 +175,9 @@ def test_a_page_has_the_places_of_its_neighbours():
     assert back.prev
     nothing = chat_page([], 2, is_after=True, is_before=False)
     assert (nothing.next, nothing.prev) == (None, None)
-    for cursor in ("%", "ü", "YQ", "YTpi"):
+    forged = (f"{2**63}:a", "9" * 20 + ":a", "-1:a", "1:\0", "1:A", "1")
+    cursors = [urlsafe_b64encode(text.encode()).decode() for text in forged]
+    for cursor in ("%", "ü", "YQ", "YTpi", *cursors):
         with pytest.raises(BridgeError):
             place_of_cursor(cursor, "after")
 
@@ -173,7 +187,7 @@ def test_times_hits_and_files_are_written_for_people():
     hit = SearchHit(
         chat_id="c", message_id="m", title=None, text="a " * 300 + "Zebra", created_us=0
     )
-    excerpt = hit_document(hit, "zebra").excerpt
+    excerpt = hit_document(hit, words_of('horse "zebra"')).excerpt
     assert excerpt.startswith("…")
     assert excerpt.endswith("Zebra")
     chat = KeptChat(id="c", owner="o", created_us=0, modified_us=0, title="T")
@@ -320,6 +334,19 @@ def test_a_wait_is_estimated_by_the_answers_before():
     estimate.add(4)
     estimate.add(8)
     assert estimate.of(2) == 10.0
+
+
+@each_case("text", ["a\0b", "\0", ""])
+def test_a_title_that_no_database_can_store_is_refused(text):
+    for kind in (CreateChat, ChangeChat, ImportChat):
+        with pytest.raises(ValidationError, match="title"):
+            convert({"title": text, "messages": []}, kind)
+    assert convert({"title": "a\nb"}, CreateChat).title == "a\nb"
+
+
+def test_a_table_that_routes_share_is_in_the_reference_once():
+    heads = re.findall(r"^## .*", reference(CHATS_API), re.MULTILINE)
+    assert len({*heads}) == len(heads) > 9
 
 
 def test_a_reason_for_chats_has_its_status():

@@ -2,8 +2,8 @@
 
 /**
  * @typedef {import("./branches.js").Message} Message
- * @typedef {{ event_type: string, queue_position?: number, queue_size?: number,
- *   estimate_s?: number | null, phase?: string, processed?: number | null, total?: number | null,
+ * @typedef {{ event_type: string, queue_position?: number, estimate_s?: number | null,
+ *   phase?: string, processed?: number | null, total?: number | null,
  * }} Waiting
  * @typedef {Waiting & { text?: string, tool_call?: any, context?: any, message?: any,
  *   error?: string, code?: string }} ChatEvent

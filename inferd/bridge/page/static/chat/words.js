@@ -42,11 +42,10 @@ export function waitingFor(waiting) {
 }
 
 /** @param {Waiting} waiting @returns {string} */
-function queued({ queue_position: position = 0, queue_size: length, estimate_s: estimate }) {
+function queued({ queue_position: position = 0, estimate_s: estimate }) {
   if (position <= 0) return "Starting";
-  const of = length && length >= position ? ` of ${count(length)}` : "";
   const about = estimate ? `, about ${duration(estimate)}` : "";
-  return `In the queue: place ${count(position)}${of}${about}`;
+  return `In the queue: place ${count(position)}${about}`;
 }
 
 /** @param {number | null | undefined} done @param {number | null | undefined} all */

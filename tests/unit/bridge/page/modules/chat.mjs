@@ -46,7 +46,7 @@ test("events make an answer, each a new object", () => {
 
 test("a wait is told by its phase, place and estimate", () => {
   const at = (fields) => waitingFor({ event_type: "pending", ...fields });
-  assert.equal(at({ phase: "queued", queue_position: 2, queue_size: 3, estimate_s: 4.5 }), "In the queue: place 2 of 3, about 5 s");
+  assert.equal(at({ phase: "queued", queue_position: 2, estimate_s: 4.5 }), "In the queue: place 2, about 5 s");
   assert.equal(at({ phase: "queued", queue_position: 0 }), "Starting");
   assert.equal(at({ phase: "loading", processed: 1, total: 3 }), "Loading the model: 33 %");
   assert.equal(at({ phase: "prefill", processed: null, total: null }), "Reading the conversation");
