@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.browsing import Cable
 
@@ -173,6 +174,36 @@ def test_a_message_that_is_edited_begins_a_branch(reader):
         reader.page.reload()
     prompts.first.wait_for()
     assert prompts.all_inner_texts() == ["first wording"]
+
+
+def test_what_a_person_types_is_lost_neither_by_sending_nor_by_an_edit(reader):
+    field = reader.page.get_by_label("Message", exact=True)
+    held = []
+
+    def hold(route):
+        held.append(route)
+
+    asked = re.compile("/prompter_message$")
+    reader.choose("rich")
+    reader.say("first")
+    reader.answered()
+    reader.page.route(asked, hold)
+    reader.say("second")
+    field.press_sequentially("third")  # while the second is sent
+    assert field.input_value() == "third"
+    held.pop().continue_()
+    reader.answers.nth(1).wait_for()
+    reader.answered()
+    assert field.input_value() == "third"
+    reader.button("Edit").first.click()
+    expect(field).to_have_value("first")
+    field.fill("another first")
+    reader.button("Keep the old one").click()
+    expect(field).to_have_value("third")
+    field.press("Enter")
+    field.press_sequentially("fourth")
+    held.pop().fulfill(status=429, body="{}")
+    expect(field).to_have_value("third\nfourth")
 
 
 def test_an_answer_that_is_regenerated_has_versions(reader):

@@ -14,6 +14,7 @@ const MOST_ROWS_PX = 260;
 /**
  * @typedef {import("../media/files.js").Attached} Attached
  * @typedef {import("../state/conversation.js").Choice} Choice
+ * @typedef {{ text: string, files: Attached[] }} Draft
  * @typedef {import("../chat/branches.js").Message} Message
  * @typedef {{
  *   conversation: import("../state/conversation.js").Conversation, chats: import("../state/chats.js").Chats,
@@ -32,6 +33,8 @@ export class Composer extends Watching {
   #dictation = null;
   /** @type {"" | "recording" | "writing"} */
   #voice = "";
+  /** What was written before an edit began; its files go with it. @type {Draft | null} */
+  #draft = null;
   /** Whether a message is to be sent once the models are listed. */
   #isWaiting = false;
 
@@ -47,13 +50,21 @@ export class Composer extends Watching {
   componentWillUnmount() {
     super.componentWillUnmount();
     this.#forgetFiles();
+    this.#draft?.files.forEach(forget);
     this.props.mounted(null);
   }
 
   /** @param {Props} before */
   componentDidUpdate(before) {
     const { chats, edited, model } = this.props;
-    if (edited && edited !== before.edited) void this.#edit(edited);
+    if (edited && edited !== before.edited) {
+      if (before.edited) this.#forgetFiles();
+      else this.#draft = this.#takeOut();
+      void this.#edit(edited);
+    } else if (!edited && this.#draft) {
+      this.#putBack(this.#draft);
+      this.#draft = null;
+    }
     if (this.#isWaiting && (model || chats.isLoaded)) {
       this.#isWaiting = false;
       void this.#send();
@@ -63,7 +74,6 @@ export class Composer extends Watching {
   /** @param {Message} edited whose text and files another version begins with */
   async #edit(edited) {
     const { conversation } = this.props;
-    this.#forgetFiles();
     this.#put(edited.content);
     await conversation.notices.trying(async () => {
       for (const attachment of edited.attachments ?? []) {
@@ -77,6 +87,21 @@ export class Composer extends Watching {
   #forgetFiles() {
     this.#files.forEach(forget);
     this.#files = [];
+  }
+
+  /** Empty the composer; return what was in it. @returns {Draft} */
+  #takeOut() {
+    const draft = { text: this.#field.current.value, files: this.#files };
+    this.#files = [];
+    this.#put("");
+    return draft;
+  }
+
+  /** Put a draft before what has been written since. @param {Draft} draft */
+  #putBack({ text, files }) {
+    this.#files = [...files, ...this.#files];
+    this.#put([text, this.#field.current.value].filter(Boolean).join("\n"));
+    this.setState({});
   }
 
   /** @param {string} text */
@@ -117,8 +142,7 @@ export class Composer extends Watching {
 
   #cancelEdit = () => {
     this.props.endEdit();
-    this.#forgetFiles();
-    this.#put("");
+    this.#takeOut().files.forEach(forget);
     this.setState({});
   };
 
@@ -126,17 +150,21 @@ export class Composer extends Watching {
     const { chats, conversation, edited, endEdit, model, thinking } = this.props;
     const content = withTexts(this.#field.current.value.trim(), this.#files);
     const attachments = mediaOf(this.#files);
-    if (!(content || attachments.length) || conversation.current) return;
+    if (!(content || attachments.length) || conversation.current || conversation.isSending) return;
     if (!model) {
       this.#waitForModels();
       return;
     }
     const isTaken = await conversation.notices.trying(async () => checkTaken(this.#files, chats.model(model)));
-    if (!isTaken || !(await conversation.send({ content, attachments }, { model, thinking }, edited))) return;
-    this.#forgetFiles();
-    endEdit();
-    this.#put("");
+    if (!isTaken) return;
+    const sent = this.#takeOut(); // what is written from here on is the next message
     this.setState({});
+    if (!(await conversation.send({ content, attachments }, { model, thinking }, edited))) {
+      this.#putBack(sent);
+      return;
+    }
+    sent.files.forEach(forget);
+    if (edited) endEdit();
   };
 
   // --- files and voice ------------------------------------------------------------------
