@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.storage.database import ChatDatabase, place_of_database
+from inferd.chats.storage.erasure import erase_words
 from inferd.chats.storage.runner_file import held_name
 from inferd.chats.storage.runners import (
     begin_running,
@@ -49,6 +50,7 @@ class ChatStore:
         self._failure: ChatError | None = None
         self._tried_at = 0.0
         self._limiter = trio.CapacityLimiter(1)
+        self._is_settled = False
         self.opened = trio.Event()
         """Set once the database is open."""
         self.runner = ""
@@ -68,9 +70,33 @@ class ChatStore:
         )
 
     async def settle(self) -> None:
-        """Have what was deleted leave the disk; raises as ``run``."""
+        """Have what was deleted leave the log of SQLite, or note that it has not yet.
+
+        Raises:
+            ChatError: the database cannot be used.
+        """
         database = await self._opened()
-        await trio.to_thread.run_sync(database.settle, limiter=self._limiter)
+        self._is_settled = False
+        self._is_settled = await trio.to_thread.run_sync(
+            database.settle, limiter=self._limiter
+        )
+
+    async def erase(self) -> bool:
+        """Take a part of what was deleted off the disk; tell whether more is to be done at once.
+
+        Raises:
+            ChatError: the database cannot be used.
+
+        Bounds: as ``erase_words``.
+        """
+        database = await self._opened()
+        if database.is_sqlite:
+            if not await self.run(erase_words):
+                self._is_settled = False
+                return True
+            if not self._is_settled:
+                await self.settle()
+        return False
 
     async def beat(self) -> None:
         """Tell other bridges that this one runs, and abort what dead ones left.

@@ -305,6 +305,13 @@ BUSY_S: Final = 5.0
 POOL_CONNECTIONS: Final = 4
 """Connections to a PostgreSQL database; SQLite has one, as it has one writer."""
 
+ERASED_PAGES: Final = 256
+"""Pages of the index of words that one transaction writes when deleted ones are taken out of it:
+a megabyte, some 40 ms in which nobody else writes. F-62."""
+
+ERASE_PAUSE_S: Final = 0.1
+"""Seconds between two of these, in which others are served. F-62."""
+
 SWEEP_S: Final = 3600.0
 """Seconds between two looks for chats that are older than ``retention_days``."""
 

@@ -158,7 +158,7 @@ class ChatHandlers:
         return chat_document(chat)
 
     async def delete_chat(self, request: HostedRequest) -> None:
-        """Delete a chat; what was in it has left the disk then."""
+        """Delete a chat; the words of its index leave the disk after that."""
         await self._store.run(
             lambda connection: chats.delete_chat(
                 connection, request.owner, request.chat_id

@@ -43,6 +43,7 @@ from inferd.chats.failures import ChatError
 from inferd.chats.storage.chats import delete_old
 from inferd.chats.store import now_us
 from inferd.limits.bridge import (
+    ERASE_PAUSE_S,
     HEARTBEAT_S,
     MAX_FOLLOWERS,
     SWEEP_S,
@@ -98,6 +99,7 @@ class ChatRoutes:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._beat, parts)
+                nursery.start_soon(self._erase, parts)
                 if parts.settings.retention_days:
                     nursery.start_soon(self._sweep, parts)
                 task_status.started()
@@ -125,6 +127,17 @@ class ChatRoutes:
             except ChatError as error:
                 _tell(parts.log, error)
             await trio.sleep(HEARTBEAT_S)
+
+    async def _erase(self, parts: AnswerParts) -> None:
+        """Take what was deleted off the disk, as far as the request has not."""
+        await parts.store.opened.wait()
+        while True:
+            has_more = False
+            try:
+                has_more = await parts.store.erase()
+            except ChatError as error:
+                _tell(parts.log, error)
+            await trio.sleep(ERASE_PAUSE_S if has_more else HEARTBEAT_S)
 
     async def _sweep(self, parts: AnswerParts) -> None:
         """Delete chats that are older than they are kept."""

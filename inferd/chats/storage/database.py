@@ -128,18 +128,25 @@ class ChatDatabase:
             with self._engine.begin() as connection:
                 yield connection
 
-    def settle(self) -> None:
-        """Have what was deleted leave the log of SQLite as well.
+    def settle(self) -> bool:
+        """Have what was deleted leave the log of SQLite as well; tell whether it has.
+
+        It has not while another program reads or writes, for which this does not wait.
 
         Raises:
             ChatError: the database cannot be used.
         """
         if not self.is_sqlite:
-            return
+            return True
         with telling_failures(), self._engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)  # noqa: S101  # the engine's
-            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            raw.execute("PRAGMA busy_timeout = 0")
+            try:
+                is_busy, *_ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                raw.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
+        return not is_busy
 
 
 def _prepare(connection: Connection) -> None:

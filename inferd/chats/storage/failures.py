@@ -1,5 +1,6 @@
 """What an error of the database means to those who asked."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,8 @@ def telling_failures() -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _failure_of(str(error.orig)) from error
+    except sqlite3.Error as error:  # of what is asked without SQLAlchemy
+        raise _failure_of(str(error)) from error
     except SQLAlchemyError as error:
         raise _failure_of(type(error).__name__) from error
     except OSError as error:

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Select, select, text
 
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import SearchHit
+from inferd.chats.storage.erasure import note_deletion
 from inferd.chats.storage.tables import CHATS, MESSAGES
 from inferd.limits.bridge import MAX_SEARCH_CHARS, MAX_SEARCH_WORDS
 
@@ -90,9 +91,10 @@ def index_messages(connection: Connection, ids: Sequence[str]) -> None:
 
 
 def forget_chat(connection: Connection, chat_id: str) -> None:
-    """Take the messages of a chat out of SQLite's index, and their words off the disk.
+    """Take the messages of a chat out of SQLite's index.
 
-    Deleted rows leave their words in the index until its parts are merged.
+    Their words leave the disk by ``erase_words``, as deleted rows stay in the index until its
+    parts are merged.
     """
     if connection.dialect.name != "sqlite":
         return
@@ -103,6 +105,4 @@ def forget_chat(connection: Connection, chat_id: str) -> None:
         ),
         {"id": chat_id},
     )
-    connection.execute(
-        text("INSERT INTO message_search (message_search) VALUES ('optimize')")
-    )
+    note_deletion(connection)

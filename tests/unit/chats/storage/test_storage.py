@@ -15,8 +15,10 @@ from inferd.chats.storage import chats, messages, runners, schema
 from inferd.chats.storage.attachments import read_attachment, read_files
 from inferd.chats.storage.backup import back_up, restore
 from inferd.chats.storage.database import ChatDatabase, place_of_database
+from inferd.chats.storage.erasure import erase_words
 from inferd.chats.storage.runner_file import held_name
 from inferd.chats.storage.search import search
+from inferd.chats.store import ChatStore
 from tests.cases import each_case
 
 LIMITS = messages.MessageLimits(
@@ -43,12 +45,16 @@ def new_id():
     return f"{next(NUMBERS):032x}"
 
 
-def chat_of(database, owner, n_most=100, **fields):
+def new_chat(connection, owner, n_most=100, **fields):
     moment = next(NUMBERS)
     chat = KeptChat(
         id=new_id(), owner=owner, created_us=moment, modified_us=moment, **fields
     )
-    return database.run(lambda each: chats.create_chat(each, chat, n_most))
+    return chats.create_chat(connection, chat, n_most)
+
+
+def chat_of(database, owner, n_most=100, **fields):
+    return database.run(lambda each: new_chat(each, owner, n_most, **fields))
 
 
 def prompt(chat, parent=None, text="hello", **fields):
@@ -282,6 +288,78 @@ def test_words_are_found_by_their_beginnings_and_operators_are_words(template, o
         assert refusal(found, query).fault is ChatFault.INVALID
 
 
+def on_disk(directory):
+    return b"".join(path.read_bytes() for path in directory.iterdir()).lower()
+
+
+def n_changed(database, act):
+    """Count the rows that an operation changes, those of the index among them."""
+
+    def counted(connection):
+        raw = connection.connection.driver_connection
+        n_before = raw.total_changes
+        found = act(connection)
+        return raw.total_changes - n_before, found
+
+    return database.run(counted)
+
+
+def test_a_deletion_costs_no_more_for_what_others_have_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("inferd.chats.storage.erasure.ERASED_PAGES", 4)
+    database = ChatDatabase(place_of_database(None, tmp_path))
+    much = replace(LIMITS, n_messages=100, n_chars=10**6)
+    others = chat_of(database, "other")
+    for n_before in range(12):
+        words = " ".join(
+            hashlib.sha256(b"%d %d" % (n_before, place)).hexdigest()
+            for place in range(100)
+        )
+        add(database, "other", prompt(others, text=words), None, much)
+    small = chat_of(database, "small")
+    add(database, "small", prompt(small, text="Hippopotamus"))
+
+    def delete(chat):
+        return lambda each: chats.delete_chat(each, chat.owner, chat.id)
+
+    n_deleted, _ = n_changed(database, delete(small))
+    assert n_deleted < 30
+    costs = []
+    while True:
+        n_merged, is_done = n_changed(database, erase_words)
+        costs.append(n_merged)
+        if is_done:
+            break
+        if len(costs) in {2, 3, 4}:  # others go on writing and deleting meanwhile
+            late = chat_of(database, "small")
+            add(database, "small", prompt(late, text="Giraffe"))
+            if len(costs) == 4:
+                database.run(delete(late))
+    assert len(costs) > 8
+    assert max(costs) < 60
+    assert database.settle()
+    assert b"hippo" not in on_disk(tmp_path)
+    found = database.run(lambda each: search(each, "small", "giraffe", 5))
+    assert len(found) == 2
+    database.close()
+
+
+async def test_a_store_erases_until_nothing_is_left(tmp_path):
+    store = ChatStore(None, tmp_path)
+    chat = await store.run(lambda each: new_chat(each, "ada"))
+    message = prompt(chat, text="Hippopotamus")
+    await store.run(lambda each: messages.add_message(each, "ada", message, LIMITS))
+    await store.run(lambda each: chats.delete_chat(each, "ada", chat.id))
+    with closing(sqlite3.connect(tmp_path / "chats.db")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chats").fetchone()
+        while await store.erase():
+            pass
+        assert b"hippo" in on_disk(tmp_path)
+    assert not await store.erase()
+    assert b"hippo" not in on_disk(tmp_path)
+    await store.close()
+
+
 def test_what_is_deleted_has_left_the_files(tmp_path, owner):
     database = ChatDatabase(place_of_database(None, tmp_path))
     chat = chat_of(database, owner)
@@ -290,10 +368,16 @@ def test_what_is_deleted_has_left_the_files(tmp_path, owner):
     kept = chat_of(database, owner)
     add(database, owner, prompt(kept, text="Rhinoceros"))
     database.run(lambda each: chats.delete_chat(each, owner, chat.id))
-    database.settle()
-    everything = b"".join(path.read_bytes() for path in tmp_path.iterdir()).lower()
-    assert b"hippo" not in everything
-    assert b"rhino" in everything
+    assert b"hippo's" in on_disk(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "chats.db")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chats").fetchone()
+        assert not database.settle()
+        while not database.run(erase_words):
+            pass
+    assert database.settle()
+    assert b"hippo" not in on_disk(tmp_path)
+    assert b"rhino" in on_disk(tmp_path)
     database.run(lambda each: chats.delete_old(each, 2**60))
     assert database.run(chats.count_all) == (0, 0)
     database.close()
