@@ -1,8 +1,7 @@
 """The worker's tasks: one reads messages, and one for each job asks the remote."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
-from itertools import groupby
 from typing import Generic, TypeVar
 
 import trio
@@ -13,7 +12,6 @@ from inferd.config.kinds.remote import RemoteSettings
 from inferd.config.kinds.remote_limits import (
     DROPPED_S,
     LAST_READ_S,
-    STEP_PIECES,
     TRIAL_S,
 )
 from inferd.ipc.worker import (
@@ -33,14 +31,13 @@ from inferd.wire.responses import Usage
 from inferd.worker.backend import RefusedError
 from inferd.worker.channel import close_fds
 from inferd.worker.remote.api import (
-    Piece,
     RemoteApi,
     RemoteRequest,
     StreamReader,
-    TokenPiece,
 )
 from inferd.worker.remote.breaker import Breaker
 from inferd.worker.remote.channel import AsyncChannel
+from inferd.worker.remote.conversation.steps import steps_of
 from inferd.worker.remote.failure import RemoteError
 from inferd.worker.remote.http.exchange import RemoteConnections
 from inferd.worker.remote.job_translation import (
@@ -66,6 +63,8 @@ class _Question:
         self.n_bytes = n_bytes
         """Bytes of text, by which tokens are estimated; 0 if there is more than text."""
         self.prompt_tokens = prompt_tokens
+        self.is_answered = False
+        """Whether the whole answer is there: what fails after that is no failure."""
         self.scope = trio.CancelScope()
 
 
@@ -208,17 +207,21 @@ class RemoteService(Generic[S]):
         try:
             await self._answer(ticket, question, exchange)
         except RemoteError as error:
-            failed = error.message(ticket, self._key)
-            if not error.counts:
-                await self._close_breaker()
-            elif self._breaker.failed(ticket, trio.current_time()):
-                self._reason = failed.reason
-                told = self._told
-                self._opened.set()
-                await told.wait()  # who asks again after this error is routed on
-            await self._end(ticket, failed)
-        else:
+            if not question.is_answered:
+                await self._fail(ticket, error)
+                return
+        await self._close_breaker()
+
+    async def _fail(self, ticket: int, error: RemoteError) -> None:
+        failed = error.message(ticket, self._key)
+        if not error.counts:
             await self._close_breaker()
+        elif self._breaker.failed(ticket, trio.current_time()):
+            self._reason = failed.reason
+            told = self._told
+            self._opened.set()
+            await told.wait()  # who asks again after this error is routed on
+        await self._end(ticket, failed)
 
     def _suspended(self) -> RemoteError:
         seconds = self._breaker.open_for_s(trio.current_time())
@@ -314,16 +317,17 @@ class RemoteService(Generic[S]):
                 pieces = reader.read(data)
                 if reader.n_pieces > n_before:
                     deadline.token_received()
-                for step in _steps(ticket, pieces):
+                for step in steps_of(ticket, pieces):
                     await self._channel.send(step)
                 if reader.is_over:
                     break
             last, ended = reader.finish()
             if not ended.usage.is_estimate:
                 self._estimate.note(question.n_bytes, ended.usage.prompt_tokens)
-            *others, end = [*_steps(ticket, last)] or [Step()]
+            *others, end = [*steps_of(ticket, last)] or [Step()]
             for step in others:
                 await self._channel.send(step)
+            question.is_answered = True
             await self._end(ticket, replace(end, ended=[ended]))
             await _read_to_end(parts)
 
@@ -337,32 +341,6 @@ class RemoteService(Generic[S]):
         while True:
             await trio.sleep(self._heartbeat_s)
             await self._channel.send(Step(n_read=1) if self._running else Heartbeat())
-
-
-def _steps(ticket: int, pieces: Sequence[Piece]) -> Iterator[Step]:
-    """Make the messages of pieces; in each all have a log probability and an id or none has."""
-    for start in range(0, len(pieces), STEP_PIECES):
-        batch = map(_token_of, pieces[start : start + STEP_PIECES])
-        for _, run in groupby(
-            batch, key=lambda each: (each.logprob is None, each.token_id is None)
-        ):
-            yield _step(ticket, list(run))
-
-
-def _token_of(piece: Piece) -> TokenPiece:
-    return piece if isinstance(piece, TokenPiece) else TokenPiece(piece)
-
-
-def _step(ticket: int, pieces: Sequence[TokenPiece]) -> Step:
-    return Step(
-        pieces=[(ticket, each.piece) for each in pieces],
-        logprobs=[
-            (ticket, each.logprob) for each in pieces if each.logprob is not None
-        ],
-        token_ids=[
-            (ticket, each.token_id) for each in pieces if each.token_id is not None
-        ],
-    )
 
 
 async def _tell_dropped(request: RemoteRequest, exchange: RemoteConnections) -> None:
@@ -386,6 +364,9 @@ async def _read_to_end(events: AsyncGenerator[bytes, None]) -> None:
     """Read what follows the end of an answer, so that its connection serves the next one.
 
     A remote that sends more than nothing, or not at once, loses it.
+
+    Raises:
+        RemoteError: it closed the connection in the middle of that.
     """
-    with trio.move_on_after(LAST_READ_S), suppress(RemoteError):
+    with trio.move_on_after(LAST_READ_S):
         await anext(events, None)

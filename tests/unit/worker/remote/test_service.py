@@ -13,6 +13,7 @@ from inferd.config.kinds.openai import OpenAiSettings
 from inferd.config.kinds.remote_limits import (
     HIGHEST_ANSWER_BYTES,
     HIGHEST_EVENT_BYTES,
+    MAX_FAILURES,
     OPEN_S,
     TRIAL_S,
 )
@@ -35,14 +36,15 @@ from inferd.limits.engine import (
 )
 from inferd.worker.channel import ReceivedMessage
 from inferd.worker.remote.api import RemoteRequest
+from inferd.worker.remote.failure import RemoteError
 from inferd.worker.remote.http.deadline import AnswerDeadline
 from inferd.worker.remote.openai.api import OPENAI_API
 from inferd.worker.remote.service import RemoteService
 from tests.fakes.remote_engine import DONE, chunk
 from tests.unit.worker.remote.openai.jobs import TOOL, job, settings
 
-Event = bytes | float
-"""The data of an event, or the seconds until the next."""
+Event = bytes | float | OSError
+"""The data of an event, the seconds until the next, or what the connection fails with."""
 Received = ReceivedByWorker | float
 """A message, or the seconds until the next."""
 
@@ -82,11 +84,16 @@ class _Exchange:
     @asynccontextmanager
     async def ask(self, _request: RemoteRequest):
         with trio.CancelScope() as scope:
-            yield self._read(), AnswerDeadline(self._settings, scope)
+            try:
+                yield self._read(), AnswerDeadline(self._settings, scope)
+            except OSError as error:
+                raise RemoteError("the remote's answer broke off") from error
         assert not scope.cancelled_caught, "too slow"
 
     async def _read(self) -> AsyncIterator[bytes]:
         for each in self._events:
+            if isinstance(each, OSError):
+                raise each
             if isinstance(each, bytes):
                 yield each.removeprefix(b"data: ").removesuffix(b"\n\n")
             else:
@@ -216,20 +223,24 @@ def test_the_longest_answer_that_can_be_configured_is_one_that_the_daemon_takes(
     assert HIGHEST_EVENT_BYTES < MAX_IPC_MESSAGE_BYTES
 
 
-@pytest.mark.parametrize("more", [[b"{]"], [99.0], [chunk("late"), 99.0]])
+@pytest.mark.parametrize(
+    "more", [[b"{]"], [99.0], [chunk("late"), 99.0], [ConnectionResetError()]]
+)
 async def test_what_follows_the_end_of_an_answer_changes_nothing(autojump_clock, more):
-    asked: list[Received] = [
-        prepare(1, job()),
-        Run(ticket=1),
-        200.0,
-        prepare(2, job()),
-        Run(ticket=2),
+    tickets = [*range(1, MAX_FAILURES + 2)]
+    asked = [
+        each
+        for ticket in tickets
+        for each in (prepare(ticket, job()), Run(ticket=ticket), 1.0)
     ]
-    sent = await served(asked, n_replies=2, events=[*ANSWER, *more])
+    sent = await served(
+        [*asked, 200.0], n_replies=len(tickets), events=[*ANSWER, *more]
+    )
     ended = [
         each.ticket
         for message in sent
         if isinstance(message, Step | Failed)
         for each in (message.ended if isinstance(message, Step) else [message])
     ]
-    assert ended == [1, 2]
+    assert ended == tickets
+    assert not [each for each in sent if isinstance(each, Failed | Availability)]
