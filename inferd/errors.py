@@ -211,7 +211,7 @@ class BackendUnavailableError(GenerateError, EmbedError):
 
     Attributes:
         retry_after_ms: milliseconds after which a remote engine may serve it, by its own
-            word; ``None`` if it gave none.
+            word, or is tried again after failures; ``None`` if nobody knows.
     """
 
     code = ErrorCode.BACKEND_UNAVAILABLE
@@ -225,9 +225,10 @@ class BackendUnavailableError(GenerateError, EmbedError):
 class BackendNotReadyError(BackendUnavailableError):
     """The backend is not ready and will not be soon."""
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: str = "", retry_after_ms: int | None = None) -> None:
         super().__init__(
-            f"backend not ready: {reason}" if reason else "backend not ready"
+            f"backend not ready: {reason}" if reason else "backend not ready",
+            retry_after_ms=retry_after_ms,
         )
 
 

@@ -353,7 +353,7 @@ def route(
     for backend in capable:
         if backend.unavailable is None:
             return backend
-    raise BackendNotReadyError(capable[0].unavailable or "")
+    raise BackendNotReadyError(capable[0].unavailable or "", capable[0].retry_after_ms)
 
 
 def named_backend(

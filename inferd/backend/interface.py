@@ -177,6 +177,11 @@ class Backend(ABC):
         """Why it will not be ready soon, or ``None`` if waiting for it makes sense."""
 
     @property
+    def retry_after_ms(self) -> int | None:
+        """Milliseconds until it is tried again, if it is unavailable and that is known."""
+        return None
+
+    @property
     def state(self) -> BackendState:
         """``ready``; ``failed`` while it is unavailable; otherwise ``loading``.
 

@@ -22,6 +22,7 @@ from inferd.errors import (
     BackendNotReadyError,
 )
 from inferd.ipc.worker import (
+    Availability,
     CpuVariant,
     Loading,
     SandboxReport,
@@ -114,6 +115,7 @@ class Engine(SessionBackend):
         self._worker_pid: int | None = None
         self._sandbox_report: SandboxReport | None = None
         self._out_of_service: str | None = None
+        self._tried_again_at = 0.0
         self._stopped: str | None = None
         self._changed = trio.Event()
 
@@ -136,6 +138,13 @@ class Engine(SessionBackend):
     def unavailable(self) -> str | None:
         """Why the backend is stopped or a breaker is open; ``None`` otherwise."""
         return self._stopped or self._out_of_service
+
+    @property
+    def retry_after_ms(self) -> int | None:
+        """Milliseconds until its remote engine is tried again; ``None`` if none is suspended."""
+        if self._stopped or self._out_of_service is None:
+            return None
+        return max(1, round((self._tried_again_at - trio.current_time()) * 1000))
 
     @property
     def worker_pid(self) -> int | None:
@@ -316,11 +325,14 @@ class Engine(SessionBackend):
         self._observer.ready(self.name, loaded.capabilities)
         self._notify()
 
-    def _remote_changed(self, unavailable: str) -> None:
-        if (unavailable or None) == self._out_of_service:
+    def _remote_changed(self, availability: Availability) -> None:
+        pause_s = availability.retry_after_ms / 1000
+        self._tried_again_at = trio.current_time() + pause_s
+        unavailable = availability.unavailable or None
+        if unavailable == self._out_of_service:
             return
-        self._out_of_service = unavailable or None
-        self._observer.remote_changed(self.name, unavailable)
+        self._out_of_service = unavailable
+        self._observer.remote_changed(self.name, availability.unavailable)
         self._notify()
 
     def _report_loading(self, loading: Loading) -> None:

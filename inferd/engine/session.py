@@ -80,8 +80,8 @@ class WorkerSession:
         """Renders prompts that are not plain; ``None`` if the worker takes no prompts."""
         self.variant: CpuVariant | None = None
         self.sandbox_report: SandboxReport | None = None
-        self.on_availability: Callable[[str], object] = _ignore
-        """Called with why the worker's remote engine is not asked, or nothing if it is."""
+        self.on_availability: Callable[[Availability], object] = _ignore
+        """Called when the worker's remote engine is not asked any more, or is again."""
         self.is_unloaded = False
         """Whether the worker was ended on purpose, which is no failed attempt of a job."""
 
@@ -270,7 +270,7 @@ class WorkerSession:
             self._validator.validate(message, now)
             self._dispatcher.dispatch(message, now)
             if isinstance(message, Availability):
-                self.on_availability(message.unavailable)
+                self.on_availability(message)
         self._demux.hand_over()
 
     async def _watch(self, silence_s: float) -> None:
@@ -312,5 +312,5 @@ class WorkerSession:
         )
 
 
-def _ignore(_unavailable: str) -> None:
+def _ignore(_availability: Availability) -> None:
     """Do nothing."""

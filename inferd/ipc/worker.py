@@ -372,8 +372,8 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
 class Availability(Struct, frozen=True, kw_only=True, tag=True):
     """Whether the worker's remote engine is asked anything."""
 
-    unavailable: BoundedText = ""
-    """Why not; empty if it is."""
+    unavailable: BoundedText = ""  # why not; empty if it is
+    retry_after_ms: Count = 0  # milliseconds until it is tried again
 
 
 FromWorker = (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.kinds.remote_limits import OPEN_S
 from tests.daemon.bridge import bridge_to
 from tests.daemon.configuration import Table
 from tests.daemon.connection import Frame, blocks
@@ -243,8 +244,10 @@ def test_a_remote_that_cannot_be_reached_stops_no_start_and_opens_the_breaker(
     assert "cannot be reached" in event["reason"]
     [error] = daemon.ask(model="far")
     assert error["message"].startswith(
-        "backend not ready: the remote cannot be reached"
+        "backend not ready: the remote failed, and is not asked for a while: "
+        "the remote cannot be reached"
     )
+    assert 0 < error["retry_after_ms"] <= OPEN_S * 1000
     states = {
         each["backend"]: each["state"] for each in daemon.admin().until("ready")[:-1]
     }

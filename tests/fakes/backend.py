@@ -181,6 +181,7 @@ class ScriptedBackend(Backend):
         self._capabilities = capabilities or ABLE
         self._is_ready = is_ready
         self._unavailable: str | None = None
+        self._retry_after_ms: int | None = None
         self._start_failure: str | None = None
         self._changed = trio.Event()
         self._stopped = trio.Event()
@@ -214,9 +215,12 @@ class ScriptedBackend(Backend):
         self._is_ready, self._unavailable = True, None
         self._tell()
 
-    def go_down(self, reason: str | None = None) -> None:
+    def go_down(
+        self, reason: str | None = None, retry_after_ms: int | None = None
+    ) -> None:
         """Stop serving: with a reason for good, without one for a while."""
         self._is_ready, self._unavailable = False, reason
+        self._retry_after_ms = retry_after_ms
         self._tell()
 
     def fail_to_start(self, reason: str) -> None:
@@ -237,6 +241,10 @@ class ScriptedBackend(Backend):
     @property
     def unavailable(self) -> str | None:
         return self._unavailable
+
+    @property
+    def retry_after_ms(self) -> int | None:
+        return self._retry_after_ms
 
     @property
     def capabilities(self) -> BackendCapabilities:

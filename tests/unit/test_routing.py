@@ -152,8 +152,12 @@ def test_sound_goes_to_a_backend_that_takes_its_rate():
 
 def test_the_reason_of_the_first_that_could_have_is_given():
     backends = [broken("unable", generate=False), broken("on fire"), broken("drowned")]
-    with pytest.raises(BackendNotReadyError, match=r"^backend not ready: on fire$"):
+    backends[1].go_down("on fire", 29_000)
+    with pytest.raises(
+        BackendNotReadyError, match=r"^backend not ready: on fire$"
+    ) as error:
         route(backends, [GENERATES])
+    assert error.value.retry_after_ms == 29_000
 
 
 REFUSALS = {

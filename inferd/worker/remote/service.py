@@ -242,7 +242,12 @@ class RemoteService(Generic[S]):
         while True:
             await self._opened.wait()
             self._opened = trio.Event()
-            await self._channel.send(Availability(unavailable=self._reason))
+            told = self._suspended().message(0, self._key)
+            await self._channel.send(
+                Availability(
+                    unavailable=told.reason, retry_after_ms=told.retry_after_ms or 0
+                )
+            )
             self._told.set()
             self._told = trio.Event()
             seconds = self._breaker.open_for_s(trio.current_time())

@@ -43,6 +43,7 @@ from inferd.errors import (
     InvalidRequestError,
 )
 from inferd.ipc.worker import (
+    Availability,
     CpuVariant,
     Drop,
     Embedded,
@@ -1169,6 +1170,24 @@ async def test_an_open_breaker_refuses_at_once_and_says_why(
         assert trio.current_time() == opened_at
         assert home.engine.unavailable == "killed by SIGSEGV"
         assert not home.engine.ready
+
+
+async def test_a_remote_that_is_suspended_is_unavailable_until_it_is_tried_again(
+    monkeypatch, autojump_clock
+):
+    async with ready_server(monkeypatch) as (home, worker):
+        assert home.engine.retry_after_ms is None
+        await worker.say(Availability(unavailable="no route", retry_after_ms=30_000))
+        await settled()
+        told_at = trio.current_time()
+        await trio.sleep(10)
+        left_ms = 30_000 - (trio.current_time() - told_at) * 1000
+        assert home.engine.retry_after_ms == pytest.approx(left_ms, abs=100)
+        assert (home.engine.unavailable, home.engine.ready) == ("no route", False)
+        await worker.say(Availability())
+        await settled()
+        assert home.engine.ready
+        assert home.engine.retry_after_ms is None
 
 
 async def test_waiting_jobs_are_refused_when_the_breaker_opens(

@@ -198,8 +198,11 @@ async def test_the_open_breaker_is_told_before_the_failure_that_opened_it(
         for each in (prepare(ticket, job()), Run(ticket=ticket))
     ]
     sent = await served(asked, n_replies=3, events=[b"{]"])
-    kinds = [type(each) for each in sent if isinstance(each, Failed | Availability)]
-    assert kinds[:4] == [Failed, Failed, Availability, Failed]
+    told = [each for each in sent if isinstance(each, Failed | Availability)]
+    assert [*map(type, told[:4])] == [Failed, Failed, Availability, Failed]
+    assert isinstance(told[2], Availability)
+    assert told[2].unavailable.startswith("the remote failed, and is not asked")
+    assert told[2].retry_after_ms == OPEN_S * 1000
 
 
 async def test_an_event_of_many_parts_breaks_no_bound_of_the_messages(autojump_clock):
