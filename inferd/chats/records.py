@@ -3,6 +3,7 @@
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from inferd.limits.bridge import (
     MAX_FILE_NAME_CHARS,
@@ -27,6 +28,7 @@ MessageState = Literal[
 ]
 UNFINISHED: Final[tuple[MessageState, ...]] = ("pending", "in_progress")
 """States of answers that somebody generates."""
+_REFUSED: Final = ("prompter", "refuse")
 Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 FileName = Annotated[
     str, Meta(max_length=MAX_FILE_NAME_CHARS, pattern=r"^[^\x00-\x1f\x7f/\\]+\Z")
@@ -163,6 +165,8 @@ class MessageDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an answer had to do without, for people."""
     filter_words: list[FilterWord] = field(default_factory=list)
     """Of an answer: on its prompt, and on itself."""
+    has_passed: bool = False
+    """Whether the filter has read the prompt of an answer, and all before it, and let them pass."""
 
 
 class KeptAttachment(Struct, frozen=True, kw_only=True):
@@ -191,9 +195,20 @@ class KeptMessage(Struct, frozen=True, kw_only=True):
     attachments: tuple[KeptAttachment, ...] = ()
 
     @property
+    def has_refused_prompt(self) -> bool:
+        """Whether it is an answer whose prompt the filter has refused."""
+        words = self.details.filter_words
+        return any((word.of, word.verdict) == _REFUSED for word in words)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether somebody generates it."""
         return self.state in UNFINISHED
+
+    def as_stopped(self) -> "KeptMessage":
+        """Return it as an answer that somebody has stopped, with what there is of it."""
+        details = replace(self.details, failure=None)
+        return replace(self, state="cancelled", details=details)
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):

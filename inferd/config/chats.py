@@ -41,7 +41,7 @@ class ChatsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_message_chars: Most = MAX_MESSAGE_CHARS
     """Characters of one message."""
     max_user_chars: Most = MAX_USER_CHARS
-    """Characters of all messages of one user."""
+    """Characters of all messages of one user, with the reasoning of answers."""
     max_attachments: Annotated[int, Meta(ge=0, le=32)] = MAX_MESSAGE_FILES
     """Pictures and recordings of one message; 0: none are kept."""
     max_attachment_bytes: Most = MAX_FILE_BYTES
@@ -51,7 +51,7 @@ class ChatsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_pending: Annotated[int, Meta(ge=1, le=1024)] = MAX_PENDING_ANSWERS
     """Answers of one user that wait or are generated at once."""
     answer_s: Annotated[float, Meta(gt=0, le=86_400)] = ANSWER_S
-    """Seconds that an answer may wait and be generated."""
+    """Seconds that an answer may wait and be generated, with its calls of tools."""
     retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 0
     """Days without a change after which a chat is deleted; 0: never."""
     tool_servers: Annotated[

@@ -251,7 +251,7 @@ MAX_MESSAGE_CHARS: Final = 400_000
 """Characters of one message: about the tokens of the longest contexts. F-62."""
 
 MAX_USER_CHARS: Final = 200_000_000
-"""Characters of all messages of one user, some 200 MB on disk. F-62."""
+"""Characters of all messages of one user, and of reasoning, some 200 MB on disk. F-62."""
 
 MAX_PENDING_ANSWERS: Final = 4
 """Answers of one user that wait or are generated at once; a person reads one. F-62."""
@@ -298,6 +298,10 @@ HEARTBEAT_S: Final = 5.0
 
 REOPEN_S: Final = 2.0
 """Seconds after which a database that could not be opened is tried again."""
+
+LAST_WRITES_S: Final = 5.0
+"""Seconds for which a bridge that ends tries to store how its answers ended; those that are not
+stored then are aborted by its next start."""
 
 BUSY_S: Final = 5.0
 """Seconds for which another process may hold the database before a request fails."""

@@ -1,7 +1,9 @@
 """The answers that are generated: each in a task of its own, stored as it comes."""
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import trio
 from msgspec.structs import replace
@@ -19,8 +21,8 @@ from inferd.chats.records import (
     KeptMessage,
     MessageState,
 )
-from inferd.chats.storage.messages import write_answer
-from inferd.limits.bridge import FLUSH_S, REOPEN_S
+from inferd.chats.storage.messages import finish_answer, write_answer
+from inferd.limits.bridge import FLUSH_S, LAST_WRITES_S, REOPEN_S
 
 
 class ChatAnswers:
@@ -31,12 +33,15 @@ class ChatAnswers:
 
     Bounds:
         Answers at once: ``max_pending`` of each owner, which the database counts.
+        Once the bridge ends, their ends are stored within ``LAST_WRITES_S``.
     """
 
     def __init__(self, parts: AnswerParts) -> None:
         self._parts = parts
         self._running: dict[str, RunningAnswer] = {}
         self._estimate = DurationEstimate()
+        self._gives_up_at = math.inf
+        """When no end of an answer is stored any more."""
 
     @property
     def n_running(self) -> int:
@@ -68,6 +73,12 @@ class ChatAnswers:
         ]
         self.stop(found)
 
+    def end(self) -> None:
+        """Bound the time in which answers are stored: the bridge ends, and cancels them."""
+        self._gives_up_at = trio.current_time() + LAST_WRITES_S
+        for running in self._running.values():
+            running.storing.deadline = self._gives_up_at
+
     def begin(
         self,
         nursery: trio.Nursery,
@@ -94,8 +105,7 @@ class ChatAnswers:
                     nursery.cancel_scope.cancel()
                 state = "complete" if failure is None else _state_of(failure)
         finally:
-            with trio.CancelScope(shield=True):
-                await self._finish(running, state, failure)
+            await self._finish(running, state, failure)
 
     async def _try(
         self, caller: HttpCaller, running: RunningAnswer
@@ -138,46 +148,45 @@ class ChatAnswers:
     async def _finish(
         self, running: RunningAnswer, state: MessageState, failure: BridgeError | None
     ) -> None:
-        if running.is_stopped:
-            state, failure = "cancelled", None
+        """Store how an answer ended, and tell those who follow what is stored.
+
+        Cancellation: goes on, until ``end`` bounds it.
+        """
         details = running.message.details
         if failure is not None:
             told = AnswerFailure(failure.reason.value, str(failure))
             details = replace(details, failure=told)
-        message = replace(running.message, state=state, details=details)
-        if not running.is_stopped:
-            await self._write_last(running, message)
-        elif running.message.text:
-            await self._write_stopped(message)
-        del self._running[message.id]
-        running.change(message)
+        ended = replace(running.message, state=state, details=details)
+        stored = running.message
+        running.storing.deadline = self._gives_up_at
+        with running.storing:
+            stored = await self._stored(running, ended)
+        del self._running[stored.id]
+        running.change(stored)
 
-    async def _write_last(self, running: RunningAnswer, message: KeptMessage) -> None:
-        """Store the end of an answer, as soon as the database can be used."""
+    async def _stored(
+        self, running: RunningAnswer, message: KeptMessage
+    ) -> KeptMessage:
+        """Store the end of an answer, as soon as that can be; return what is stored.
+
+        One that was stopped has ended in the database already: only the rest of its text is
+        lost where that cannot be used now.
+        """
+        store = self._parts.store
         while True:
+            if running.is_stopped:
+                message = message.as_stopped()
             try:
-                await self._parts.store.run(
-                    lambda connection: write_answer(
-                        connection, message, self._parts.store.runner
-                    )
+                stored = await store.run(
+                    partial(finish_answer, message=message, runner=store.runner)
                 )
             except ChatError as error:
                 self._parts.log.write("error", "chats.not_stored", reason=str(error))
-                if running.scope.cancel_called:  # the bridge ends
-                    return
+                if running.is_stopped:
+                    return message.as_stopped()
                 await trio.sleep(REOPEN_S)
             else:
-                return
-
-    async def _write_stopped(self, message: KeptMessage) -> None:
-        """Store the text of an answer since the last write, once it was stopped."""
-        store = self._parts.store
-        with suppress(ChatError):
-            await store.run(
-                lambda connection: write_answer(
-                    connection, message, store.runner, was_stopped=True
-                )
-            )
+                return stored or message.as_stopped()
 
 
 def _state_of(failure: BridgeError) -> MessageState:

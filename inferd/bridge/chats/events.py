@@ -105,7 +105,7 @@ class ReadSoFar(Struct, frozen=True, kw_only=True):
     n_text: int = 0
     n_calls: int = 0
     n_results: int = 0
-    """Of the calls, those whose end the reader knows."""
+    """Of the calls, those whose end the reader knows, and those before it that nobody makes."""
     has_context: bool = False
     n_words: int = 0
     """Of the filter."""
@@ -195,10 +195,11 @@ def _call_events(
         read = msgspec.structs.replace(read, n_calls=read.n_calls + 1)
         yield CallEvent(tool_call=call), read
     for call in calls[read.n_results :]:
-        if call.result is None:  # calls end in their order
+        if not call.has_ended:  # those that are made end in their order
             break
         read = msgspec.structs.replace(read, n_results=read.n_results + 1)
-        yield CallEvent(tool_call=call, event_type="tool_result"), read
+        if call.state != "told":
+            yield CallEvent(tool_call=call, event_type="tool_result"), read
 
 
 def _last(message: KeptMessage) -> Struct:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from inferd.bridge.chats import documents as told, requests as asked
 from inferd.bridge.chats.attachments import AttachedFiles
@@ -289,18 +290,10 @@ class ChatHandlers:
     async def create_answer(self, request: HostedRequest) -> NewAnswer:
         """Store an answer that is to be generated."""
         fields = request.fields(asked.CreateAnswer)
-        system = fields.system_prompt
-        if system is None:
-            chat = await self._store.run(
-                lambda connection: chats.read_chat(
-                    connection, request.owner, request.chat_id
-                )
-            )
-            system = chat.settings.system_prompt
         work = WorkParameters(
             model=fields.model_config_name,
             sampling=_sampling(fields.sampling_parameters),
-            system_prompt=system,
+            system_prompt=fields.system_prompt,
             thinking=fields.thinking,
         )
         message = _pending(request.chat_id, fields.parent_id, work, fields.id)
@@ -317,6 +310,7 @@ class ChatHandlers:
         files: AttachedFiles | None = None,
     ) -> NewAnswer:
         """Store an answer, after its prompt, and cancel those that still wait."""
+        answer = _instructed(answer, chats.read_chat(connection, owner, answer.chat_id))
         if prompt is not None and files is not None:
             messages.add_message(
                 connection, owner, prompt, self._limits, files=files.found
@@ -324,8 +318,11 @@ class ChatHandlers:
         stored = messages.add_message(
             connection, owner, answer, self._limits, self._store.runner
         )
-        cancelled = messages.cancel_others(connection, answer.chat_id, answer.id)
-        return NewAnswer(stored, cancelled, is_new=stored is answer, prompt=prompt)
+        is_new = stored is answer
+        cancelled: Sequence[str] = ()
+        if is_new:
+            cancelled = messages.cancel_others(connection, answer.chat_id, answer.id)
+        return NewAnswer(stored, cancelled, is_new=is_new, prompt=prompt)
 
     async def create_both(self, request: HostedRequest) -> NewAnswer:
         """Store a message of the person, and its answer that is to be generated."""
@@ -377,6 +374,15 @@ class ChatHandlers:
 
 def _sampling(sent: dict[str, object] | None) -> ChatSampling:
     return read_part(sent or {}, asked.SAMPLING, ChatSampling, "sampling_parameters")
+
+
+def _instructed(answer: KeptMessage, chat: KeptChat) -> KeptMessage:
+    """Return an answer with the instructions of its chat, where it has none of its own."""
+    work = answer.details.work
+    if work is None or work.system_prompt is not None:
+        return answer
+    work = replace(work, system_prompt=chat.settings.system_prompt)
+    return replace(answer, details=replace(answer.details, work=work))
 
 
 def _pending(

@@ -21,6 +21,10 @@ class RunningAnswer:
     pending: PendingEvent = field(default_factory=PendingEvent)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Of its task."""
+    storing: trio.CancelScope = field(
+        default_factory=lambda: trio.CancelScope(shield=True)
+    )
+    """Of its task, while it stores how the answer ended."""
     is_stopped: bool = False
     """Whether somebody has stopped it, and the database says so."""
     is_written: bool = True

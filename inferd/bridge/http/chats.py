@@ -103,7 +103,10 @@ class ChatRoutes:
                 if parts.settings.retention_days:
                     nursery.start_soon(self._sweep, parts)
                 task_status.started()
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._service.answers.end()
         finally:
             with trio.CancelScope(shield=True):
                 try:
@@ -287,8 +290,8 @@ class ChatRoutes:
         """Mark an answer as cancelled, end it, and return it as it is then."""
         message = await service.handlers.stop(request)
         running = service.answers.find(message.id)
-        if running is None:
-            return message_document(message)
+        if running is None:  # it may have stored the rest of its text since
+            return message_document(await service.handlers.read_message(request))
         service.answers.stop([message.id])
         while running.message.is_unfinished:
             await running.wait()

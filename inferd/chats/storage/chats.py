@@ -159,7 +159,7 @@ def delete_old(connection: Connection, before_us: int, n_most: int = 100) -> int
     """Delete the chats that were changed before a moment; return how many these were."""
     found = select(CHATS.c.id, CHATS.c.owner).where(CHATS.c.modified_us < before_us)
     rows = connection.execute(found.limit(n_most)).all()
-    for row in rows:
+    for row in sorted(rows):  # locked in the order in which others lock them
         delete_chat(connection, row.owner, row.id)
     return len(rows)
 

@@ -25,6 +25,10 @@ from inferd.chats.titles import title_of
 
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _DETAILS = msgspec.json.Decoder(MessageDetails)
+_STORED_CHARS: Final = (
+    func.length(MESSAGES.c.text) + func.length(MESSAGES.c.thinking)
+).label("n_chars")
+"""What the text and the reasoning of a message have in the database."""
 
 
 class MessageLimits(Struct, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ def add_message(  # noqa: PLR0913  # what is stored, by whom, within which bound
     changes: dict[str, object] = {
         "modified_us": message.created_us,
         "n_messages": CHATS.c.n_messages + 1,
-        "n_chars": CHATS.c.n_chars + len(message.text),
+        "n_chars": CHATS.c.n_chars + _n_chars(message),
         "tail_id": message.id,
     }
     if message.role == "prompter" and chat.title is None:
@@ -130,7 +134,7 @@ def _check_owner(
     used = select(func.coalesce(func.sum(CHATS.c.n_chars), 0)).where(
         CHATS.c.owner == owner
     )
-    if connection.execute(used).scalar_one() + len(message.text) > limits.n_chars:
+    if connection.execute(used).scalar_one() + _n_chars(message) > limits.n_chars:
         raise ChatError(
             ChatFault.LIMIT,
             f"your chats have {limits.n_chars} characters; delete some",
@@ -142,6 +146,11 @@ def _check_owner(
             f"{limits.n_pending} answers of yours are waited for already",
             "pending",
         )
+
+
+def _n_chars(message: KeptMessage) -> int:
+    """Return what a message counts of its owner's characters."""
+    return len(message.text) + len(message.thinking)
 
 
 def count_pending(connection: Connection, owner: str) -> int:
@@ -186,21 +195,20 @@ def read_messages(
 def cancel_others(
     connection: Connection, chat_id: str, message_id: str
 ) -> Sequence[str]:
-    """Cancel the other answers of a chat that still wait; return their ids."""
+    """Cancel the other answers of a locked chat that still wait; return their ids."""
     found = select(MESSAGES.c.id).where(
         MESSAGES.c.chat_id == chat_id,
         MESSAGES.c.state == "pending",
         MESSAGES.c.id != message_id,
     )
-    ids = list(connection.execute(found).scalars())
-    _end_all(connection, ids, "cancelled")
-    return ids
+    return _end_all(connection, list(connection.execute(found).scalars()), "cancelled")
 
 
 def stop_message(
     connection: Connection, owner: str, chat_id: str, message_id: str
 ) -> KeptMessage:
     """Cancel an answer that is not finished; return it. Raises as ``read_message``."""
+    chat_row(connection, owner, chat_id, locks=True)
     message = read_message(connection, owner, chat_id, message_id)
     if message.is_unfinished:
         _end_all(connection, [message_id], "cancelled")
@@ -208,13 +216,7 @@ def stop_message(
     return message
 
 
-def write_answer(
-    connection: Connection,
-    message: KeptMessage,
-    runner: str,
-    *,
-    was_stopped: bool = False,
-) -> bool:
+def write_answer(connection: Connection, message: KeptMessage, runner: str) -> bool:
     """Store an answer as far as it is; tell whether it is still to be generated.
 
     It is not where somebody has stopped it, deleted its chat, or taken its generator for
@@ -224,63 +226,103 @@ def write_answer(
         connection: of a transaction.
         message: the answer.
         runner: who generates it.
-        was_stopped: whether it is the rest of one that was stopped.
     """
-    expected = ("cancelled",) if was_stopped else UNFINISHED
+    _lock(connection, [message.chat_id])
+    return _write(connection, message, runner, UNFINISHED)
+
+
+def finish_answer(
+    connection: Connection, message: KeptMessage, runner: str
+) -> KeptMessage | None:
+    """Store the end of an answer; return what is stored then.
+
+    One that somebody has stopped meanwhile stays so, with all of its text.
+
+    Args:
+        connection: of a transaction.
+        message: the answer.
+        runner: who has generated it.
+
+    Returns:
+        The answer; ``None`` where it was deleted with its chat.
+    """
+    _lock(connection, [message.chat_id])
+    if not _write(connection, message, runner, UNFINISHED):
+        _write(connection, message.as_stopped(), runner, ("cancelled",))
+    found = select(MESSAGES).where(MESSAGES.c.id == message.id)
+    row = connection.execute(found).one_or_none()
+    return None if row is None else _message(row, {})
+
+
+def _write(
+    connection: Connection,
+    message: KeptMessage,
+    runner: str,
+    expected: Sequence[MessageState],
+) -> bool:
+    """Change an answer that is in a state; tell whether it was. Its chat is locked."""
+    is_it = (
+        MESSAGES.c.id == message.id,
+        MESSAGES.c.runner == runner,
+        MESSAGES.c.state.in_(expected),
+    )
+    before = connection.execute(select(MESSAGES.c.state, _STORED_CHARS).where(*is_it))
+    if (row := before.one_or_none()) is None:
+        return False
     changes = _values(message)
     for kept in ("id", "chat_id", "parent_id", "role", "created_us"):
         del changes[kept]
-    changed = connection.execute(
-        update(MESSAGES)
-        .where(
-            MESSAGES.c.id == message.id,
-            MESSAGES.c.runner == runner,
-            MESSAGES.c.state.in_(expected),
-        )
-        .values(changes)
-    )
-    if changed.rowcount == 0:
-        return False
-    if was_stopped:
+    connection.execute(update(MESSAGES).where(*is_it).values(changes))
+    if not message.is_unfinished:
+        n_counted = 0 if row.state in UNFINISHED else row.n_chars
+        _count(connection, message.chat_id, _n_chars(message) - n_counted)
         index_messages(connection, [message.id])
-    elif not message.is_unfinished:
-        _note_finished(connection, [message.id])
     return True
 
 
 def end_unfinished(connection: Connection, runners: Sequence[str]) -> Sequence[str]:
     """Mark what ran at bridges that are dead as aborted, with its text; return the ids."""
-    found = select(MESSAGES.c.id).where(
-        MESSAGES.c.state.in_(UNFINISHED), MESSAGES.c.runner.in_(runners)
-    )
-    ids = list(connection.execute(found).scalars())
-    _end_all(connection, ids, "aborted_by_worker")
-    return ids
+    is_left = (MESSAGES.c.state.in_(UNFINISHED), MESSAGES.c.runner.in_(runners))
+    found = select(MESSAGES.c.chat_id).where(*is_left).distinct()
+    _lock(connection, list(connection.execute(found).scalars()))
+    ids = list(connection.execute(select(MESSAGES.c.id).where(*is_left)).scalars())
+    return _end_all(connection, ids, "aborted_by_worker")
 
 
-def _end_all(connection: Connection, ids: Sequence[str], state: MessageState) -> None:
+def _lock(connection: Connection, chat_ids: Sequence[str]) -> None:
+    """Keep all others from changing chats and their messages before the transaction ends.
+
+    All who change a message lock its chat first, and several chats in the order of their ids:
+    none waits for one who waits for it.
+    """
+    found = select(CHATS.c.id).where(CHATS.c.id.in_(chat_ids)).order_by(CHATS.c.id)
+    connection.execute(found.with_for_update()).all()
+
+
+def _end_all(
+    connection: Connection, ids: Sequence[str], state: MessageState
+) -> Sequence[str]:
+    """End answers that have not ended, whose chats are locked; return their ids."""
     if not ids:
-        return
+        return []
+    found = select(MESSAGES.c.id, MESSAGES.c.chat_id, _STORED_CHARS).where(
+        MESSAGES.c.id.in_(ids), MESSAGES.c.state.in_(UNFINISHED)
+    )
+    rows = connection.execute(found).all()
+    ended = [row.id for row in rows]
     connection.execute(
-        update(MESSAGES)
-        .where(MESSAGES.c.id.in_(ids), MESSAGES.c.state.in_(UNFINISHED))
-        .values(state=state)
+        update(MESSAGES).where(MESSAGES.c.id.in_(ended)).values(state=state)
     )
-    _note_finished(connection, ids)
+    for row in rows:
+        _count(connection, row.chat_id, row.n_chars)
+    index_messages(connection, ended)
+    return ended
 
 
-def _note_finished(connection: Connection, ids: Sequence[str]) -> None:
-    """Count and index the texts of answers that have ended."""
-    found = select(MESSAGES.c.chat_id, func.length(MESSAGES.c.text)).where(
-        MESSAGES.c.id.in_(ids)
-    )
-    for chat_id, n_chars in connection.execute(found).all():
-        connection.execute(
-            update(CHATS)
-            .where(CHATS.c.id == chat_id)
-            .values(n_chars=CHATS.c.n_chars + n_chars)
-        )
-    index_messages(connection, ids)
+def _count(connection: Connection, chat_id: str, n_more: int) -> None:
+    """Count characters of a message that has ended."""
+    changed = {"n_chars": CHATS.c.n_chars + n_more}
+    connection.execute(update(CHATS).where(CHATS.c.id == chat_id).values(changed))
 
 
 def _values(message: KeptMessage) -> dict[str, object]:

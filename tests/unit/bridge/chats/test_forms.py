@@ -132,6 +132,21 @@ def test_an_answer_tells_where_it_waits_what_it_lacks_and_what_it_calls():
     assert sent(so_far, replace(ANSWER, text="hi", details=details)) == ([], so_far)
 
 
+def test_the_ends_of_calls_are_told_behind_one_that_nobody_makes():
+    made = replace(CALL, id="t2", state="done", result="noon")
+    waits = replace(CALL, id="t3", state="waiting")
+    details = MessageDetails(calls=[CALL, made, waits])
+    events, so_far = sent(ReadSoFar(), replace(ANSWER, details=details))
+    told = [(each["event_type"], each["tool_call"]["id"]) for each in events]
+    calls = [("tool_call", name) for name in ("t1", "t2", "t3")]
+    assert told == [*calls, ("tool_result", "t2")]
+    assert so_far.event_id == "0-0-3-2"
+    assert sent(read_so_far("0-0-3-2"), replace(ANSWER, details=details)) == (
+        [],
+        so_far,
+    )
+
+
 @each_case(
     ("state", "failure", "code"),
     [

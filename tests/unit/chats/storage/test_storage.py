@@ -3,11 +3,14 @@
 import hashlib
 import sqlite3
 from contextlib import closing
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import event, select
+from sqlalchemy.dialects import postgresql
 
 from inferd.chats.failures import ChatError, ChatFault
 from inferd.chats.records import KeptAttachment, KeptChat, KeptMessage, OwnSettings
@@ -18,6 +21,7 @@ from inferd.chats.storage.database import ChatDatabase, place_of_database
 from inferd.chats.storage.erasure import erase_words
 from inferd.chats.storage.runner_file import held_name
 from inferd.chats.storage.search import search
+from inferd.chats.storage.tables import CHATS
 from inferd.chats.store import ChatStore
 from tests.cases import each_case
 
@@ -223,6 +227,92 @@ def test_an_answer_is_written_until_somebody_ends_it(template, owner):
     assert (stopped.state, stopped.text) == ("cancelled", "pelican")
     assert not write(running, text="later")
     assert all_of(template, owner, chat)[2] == stopped
+
+
+def finish(database, message, runner="r1"):
+    return database.run(lambda each: messages.finish_answer(each, message, runner))
+
+
+def n_chars(database, chat):
+    row = select(CHATS.c.n_chars).where(CHATS.c.id == chat.id)
+    return database.run(lambda each: each.execute(row).scalar_one())
+
+
+def test_an_answer_whose_stop_meets_its_end_has_one_state_and_all_of_its_text(
+    template, owner
+):
+    chat = chat_of(template, owner)
+    first = add(template, owner, prompt(chat))
+    met, ended = (add(template, owner, answer(chat, first), "r1") for _ in range(2))
+    stop = partial(messages.stop_message, owner=owner, chat_id=chat.id)
+    template.run(partial(stop, message_id=met.id))
+    stored = finish(template, replace(met, state="complete", text="pelican"))
+    assert (stored.state, stored.text) == ("cancelled", "pelican")
+    assert all_of(template, owner, chat)[1] == stored
+    complete = replace(ended, state="complete", text="heron")
+    assert finish(template, complete) == complete
+    assert template.run(partial(stop, message_id=ended.id)) == complete
+    hits = template.run(lambda each: search(each, owner, "pelican", 5))
+    assert [hit.message_id for hit in hits] == [met.id]
+    template.run(lambda each: chats.delete_chat(each, owner, chat.id))
+    assert finish(template, complete) is None
+
+
+def test_the_text_and_the_reasoning_of_an_answer_count_once_each(template, owner):
+    chat = chat_of(template, owner)
+    first = add(template, owner, prompt(chat, text="123"))
+    assert n_chars(template, chat) == 3
+    written = replace(
+        add(template, owner, answer(chat, first), "r1"), text="12", thinking="1234"
+    )
+    running = replace(written, state="in_progress")
+    template.run(lambda each: messages.write_answer(each, running, "r1"))
+    assert n_chars(template, chat) == 3  # until it has ended
+    for _ in range(2):
+        template.run(lambda each: messages.stop_message(each, owner, chat.id, first.id))
+        template.run(
+            lambda each: messages.stop_message(each, owner, chat.id, written.id)
+        )
+        assert n_chars(template, chat) == 9
+    finish(template, replace(written, state="complete", text="1234567"))
+    assert n_chars(template, chat) == 14
+    left = replace(LIMITS, n_chars=14)
+    thought = answer(chat, first, state="complete", thinking="1")
+    assert refusal(add, template, owner, thought, None, left).param == "content"
+
+
+@each_case(
+    "act",
+    [
+        lambda each, message, _: messages.write_answer(each, message, "locking"),
+        lambda each, message, _: messages.finish_answer(each, message, "locking"),
+        lambda each, message, owner: messages.stop_message(
+            each, owner, message.chat_id, message.id
+        ),
+        lambda each, *_: messages.end_unfinished(each, ["locking"]),
+    ],
+    ids=["write", "finish", "stop", "end"],
+)
+def test_who_changes_an_answer_locks_its_chat_before(template, owner, act):
+    chat = chat_of(template, owner)
+    first = add(template, owner, prompt(chat))
+    message = add(template, owner, answer(chat, first), "locking", MANY)
+    told: list[str] = []
+
+    def act_heard(connection):
+        hear = partial(each_statement, told)
+        event.listen(connection, "before_execute", hear)
+        act(connection, message, owner)
+
+    template.run(act_heard)
+    [changed] = [at for at, said in enumerate(told) if said.startswith("UPDATE mess")]
+    [locked] = [at for at, said in enumerate(told) if said.endswith("FOR UPDATE")]
+    assert locked < changed
+    assert "FROM chats" in told[locked]
+
+
+def each_statement(told, _, statement, *__):
+    told.append(str(statement.compile(dialect=postgresql.dialect())))
 
 
 def test_what_a_dead_bridge_left_is_aborted_with_its_text(template, owner):
