@@ -28,6 +28,31 @@ def branch_to(
     return branch[::-1]
 
 
+def without_refused(branch: Sequence[KeptMessage]) -> Sequence[KeptMessage]:
+    """Return a branch without the prompts that the filter has refused, and their answers."""
+    followers = (*branch[1:], None)
+    return [
+        message
+        for message, after in zip(branch, followers, strict=True)
+        if not (after and after.has_refused_prompt)
+        if not message.has_refused_prompt
+    ]
+
+
+def unpassed_texts(branch: Sequence[KeptMessage]) -> Sequence[str]:
+    """Return the prompts of a branch that the filter has neither let pass nor refused.
+
+    An answer may have ended before the filter had spoken of its prompt, and a chat may be
+    imported, or older than the filter.
+
+    Args:
+        branch: the conversation, up to the prompt that is to be answered.
+    """
+    places = [at for at, message in enumerate(branch) if message.details.has_passed]
+    new = branch[places[-1] + 1 :] if places else branch
+    return [each.text for each in without_refused(new) if each.role == "prompter"]
+
+
 def check_parent(parent: KeptMessage | None, *, answers: bool) -> None:
     """Check what a new message follows.
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from inferd.chats.branches import without_refused
 from inferd.chats.file_types import kind_of_medium
 from inferd.chats.records import KeptAttachment, KeptMessage, LeftOut, WorkParameters
 from inferd.chats.told_calls import told_calls
@@ -88,9 +89,12 @@ def _turns(
     *,
     as_calls: bool = False,
 ) -> list[Message]:
-    """Return the turns of a conversation; an empty answer is none, and roles alternate."""
+    """Return the turns of a conversation, in which roles alternate.
+
+    An empty answer is none, nor is a prompt that the filter has refused.
+    """
     turns: list[Message] = []
-    for message in messages:
+    for message in without_refused(messages):
         if message.details.calls:
             parts = [*told_calls(message, as_calls=as_calls)]
         else:

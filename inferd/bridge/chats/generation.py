@@ -24,7 +24,7 @@ from inferd.bridge.chats.tools.servers import AnswerTools
 from inferd.bridge.identity.caller import HttpCaller
 from inferd.bridge.translation.failures import BridgeError, Reason, TokenOverflow
 from inferd.bridge.translation.question import DaemonFrame, Question
-from inferd.chats.branches import branch_to
+from inferd.chats.branches import branch_to, unpassed_texts
 from inferd.chats.estimate import DurationEstimate
 from inferd.chats.fitting import (
     TokenExcess,
@@ -76,12 +76,18 @@ class Generation:
         """The answer, while its text is held back for the filter."""
 
     async def run(self) -> None:
-        """Generate it.
+        """Generate it within ``answer_s``, whatever it waits for.
 
         Raises:
             BridgeError: it failed.
             ChatError: the conversation cannot be read.
         """
+        with trio.move_on_at(self._ends_at) as scope:
+            await self._generate()
+        if scope.cancelled_caught:
+            raise _too_long()
+
+    async def _generate(self) -> None:
         message = self._running.message
         work = message.details.work
         assert work is not None  # noqa: S101  # answers have it
@@ -94,7 +100,7 @@ class Generation:
         )
         branch = branch_to(messages, message.parent_id)
         policy = chat.settings.context or _policy(self._parts.settings.context)
-        await self._check("prompter", _asked_text(work, branch))
+        await self._check_prompts(work, branch)
         async with self._parts.tools.for_answer(owner) as servers:
             rounds = await self._rounds(chat, work, servers)
             while True:
@@ -105,21 +111,32 @@ class Generation:
         if self._began_at is not None:
             self._estimate.add(trio.current_time() - self._began_at)
 
-    async def _check(self, role: ChatRole, text: str) -> None:
-        """Have the filter look at a text, and note its word.
+    async def _check_prompts(
+        self, work: WorkParameters, branch: Sequence[KeptMessage]
+    ) -> None:
+        """Have the filter look at what it has not let pass yet; raises as ``_check``."""
+        texts = filter(None, (work.system_prompt, *unpassed_texts(branch)))
+        if await self._check("prompter", "\n\n".join(texts)):
+            message = self._running.message
+            details = replace(message.details, has_passed=True)
+            self._running.change(replace(message, details=details))
+
+    async def _check(self, role: ChatRole, text: str) -> bool:
+        """Have the filter look at a text, and note its word; tell whether it has read it.
 
         Raises:
             BridgeError: it refuses the text, or has failed.
         """
         word = await self._parts.content_filter.word_on(role, text, self._running.owner)
         if word is None:
-            return
+            return self._parts.content_filter.reads(role)
         message = self._running.message
         words = [*message.details.filter_words, word]
         details = replace(message.details, filter_words=words)
         self._running.change(replace(message, details=details))
         if word.verdict == "refuse":
             raise refusal(word)
+        return word.verdict == "mark"
 
     async def _release(self) -> None:
         """Show the text that was held back for the filter, once it has passed."""
@@ -344,14 +361,12 @@ class Generation:
     def _left_ms(self) -> int:
         left_s = self._ends_at - trio.current_time()
         if left_s <= 0:
-            raise BridgeError(Reason.DEADLINE, "the answer took too long")
+            raise _too_long()
         return math.ceil(left_s * 1000)
 
 
-def _asked_text(work: WorkParameters, branch: Sequence[KeptMessage]) -> str:
-    """Return what the person asks with: the instructions, and the last prompt."""
-    texts = (work.system_prompt, branch[-1].text if branch else "")
-    return "\n\n".join(filter(None, texts))
+def _too_long() -> BridgeError:
+    return BridgeError(Reason.DEADLINE, "the answer took too long")
 
 
 def _request_id() -> str:
