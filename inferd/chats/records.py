@@ -201,6 +201,11 @@ class KeptMessage(Struct, frozen=True, kw_only=True):
         return any((word.of, word.verdict) == _REFUSED for word in words)
 
     @property
+    def words(self) -> str:
+        """Its text, or the names of its files where it has none."""
+        return self.text or " ".join(each.name for each in self.attachments)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether somebody generates it."""
         return self.state in UNFINISHED

@@ -329,9 +329,6 @@ long, and one or two do."""
 SUMMARY_TOKENS: Final = 512
 """Tokens of the summary of what is left out."""
 
-MAX_IMPORT_MESSAGES: Final = 5_000
-"""Messages of an import."""
-
 MAX_MESSAGE_FILES: Final = 8
 """Pictures and recordings of one message, as many as the page takes files. F-62."""
 

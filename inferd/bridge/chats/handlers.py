@@ -35,6 +35,7 @@ from inferd.chats.records import (
 from inferd.chats.storage import chats, messages
 from inferd.chats.storage.attachments import read_attachment, read_files
 from inferd.chats.storage.decisions import decide
+from inferd.chats.storage.imports import add_imported
 from inferd.chats.storage.messages import MessageLimits
 from inferd.chats.storage.search import search, words_of
 from inferd.chats.store import ChatConnection, ChatStore, now_us
@@ -219,6 +220,7 @@ class ChatHandlers:
     async def import_chat(self, request: HostedRequest) -> ChatDocument:
         """Store a chat that was exported."""
         fields = request.fields(asked.ImportChat)
+        messages.check_n_messages(len(fields.messages), self._limits)
         chat = self._new_chat(request.owner, fields.title, fields.settings)
         files = AttachedFiles(self._settings)
         new = imported_messages(chat, fields.messages, files)
@@ -226,19 +228,10 @@ class ChatHandlers:
             self._check_length(message.text)
             self._check_length(message.thinking)
         n_most, limits = self._settings.max_chats, self._limits
-        await self._store.run(
-            lambda connection: (
-                chats.create_chat(connection, chat, n_most),
-                [
-                    messages.add_message(
-                        connection, chat.owner, message, limits, files=files.found
-                    )
-                    for message in new
-                ],
-            )
-        )
         stored = await self._store.run(
-            lambda connection: chats.read_chat(connection, chat.owner, chat.id)
+            lambda connection: add_imported(
+                connection, chat, new, n_most, limits, files=files.found
+            )
         )
         return chat_document(stored)
 

@@ -21,24 +21,24 @@ _COLUMNS = (
 def add_attachments(
     connection: Connection,
     owner: str,
-    message: KeptMessage,
+    new: Sequence[KeptMessage],
     files: Mapping[str, bytes],
     n_most: int,
 ) -> None:
-    """Store the attachments of a new message.
+    """Store the attachments of new messages of one chat.
 
     Args:
         connection: of a transaction, in which the chat is locked.
         owner: of the chat.
-        message: the new one.
+        new: the messages.
         files: their bytes, by their ids.
         n_most: bytes of all attachments of the owner.
 
     Raises:
         ChatError: the owner has no such chat, or would have more.
     """
-    chat_row(connection, owner, message.chat_id)
-    attached = message.attachments
+    chat_row(connection, owner, new[0].chat_id)
+    attached = [(message, each) for message in new for each in message.attachments]
     if not attached:
         return
     mine = (
@@ -46,26 +46,27 @@ def add_attachments(
         .join(CHATS, CHATS.c.id == ATTACHMENTS.c.chat_id)
         .where(CHATS.c.owner == owner)
     )
-    n_new = sum(each.n_bytes for each in attached)
+    n_new = sum(each.n_bytes for _, each in attached)
     if connection.execute(mine).scalar_one() + n_new > n_most:
         raise ChatError(
             ChatFault.LIMIT,
             f"the pictures and recordings of your chats have {n_most} bytes; delete some",
             "attachments",
         )
-    for each in attached:
-        connection.execute(
-            insert(ATTACHMENTS).values(
-                id=each.id,
-                chat_id=message.chat_id,
-                message_id=message.id,
-                name=each.name,
-                media_type=each.media_type,
-                n_bytes=each.n_bytes,
-                digest=each.digest,
-                data=files[each.id],
-            )
-        )
+    rows = [
+        {
+            "id": each.id,
+            "chat_id": message.chat_id,
+            "message_id": message.id,
+            "name": each.name,
+            "media_type": each.media_type,
+            "n_bytes": each.n_bytes,
+            "digest": each.digest,
+            "data": files[each.id],
+        }
+        for message, each in attached
+    ]
+    connection.execute(insert(ATTACHMENTS), rows)
 
 
 def attachments_of(

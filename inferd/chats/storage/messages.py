@@ -74,30 +74,44 @@ def add_message(  # noqa: PLR0913  # what is stored, by whom, within which bound
     if message.parent_id is not None:
         parent = read_message(connection, owner, message.chat_id, message.parent_id)
     check_parent(parent, answers=message.role == "assistant")
-    if chat.n_messages >= limits.n_messages:
-        raise ChatError(
-            ChatFault.LIMIT,
-            f"the chat has {limits.n_messages} messages; begin another",
-            "messages",
-        )
+    check_n_messages(chat.n_messages + 1, limits)
     _check_owner(connection, owner, message, limits)
     connection.execute(insert(MESSAGES).values(runner=runner, **_values(message)))
-    add_attachments(connection, owner, message, files, limits.n_attached_bytes)
+    add_attachments(connection, owner, [message], files, limits.n_attached_bytes)
     changes: dict[str, object] = {
         "modified_us": message.created_us,
         "n_messages": CHATS.c.n_messages + 1,
-        "n_chars": CHATS.c.n_chars + _n_chars(message),
+        "n_chars": CHATS.c.n_chars + n_chars_of(message),
         "tail_id": message.id,
     }
     if message.role == "prompter" and chat.title is None:
-        names = " ".join(each.name for each in message.attachments)
-        changes["title"] = title_of(message.text or names)
+        changes["title"] = title_of(message.words)
     connection.execute(
         update(CHATS).where(CHATS.c.id == message.chat_id).values(changes)
     )
     if not message.is_unfinished:
         index_messages(connection, [message.id])
     return message
+
+
+def insert_messages(connection: Connection, ended: Sequence[KeptMessage]) -> None:
+    """Store messages of a new chat, which have ended, within bounds that were looked at."""
+    connection.execute(insert(MESSAGES), [_values(message) for message in ended])
+    index_messages(connection, [message.id for message in ended])
+
+
+def check_n_messages(n_messages: int, limits: MessageLimits) -> None:
+    """Check how many messages a chat would have.
+
+    Raises:
+        ChatError: more than it may.
+    """
+    if n_messages > limits.n_messages:
+        raise ChatError(
+            ChatFault.LIMIT,
+            f"a chat has at most {limits.n_messages} messages; begin another",
+            "messages",
+        )
 
 
 def _known(connection: Connection, message: KeptMessage) -> KeptMessage | None:
@@ -131,15 +145,7 @@ def _content_of(message: KeptMessage) -> tuple[object, ...]:
 def _check_owner(
     connection: Connection, owner: str, message: KeptMessage, limits: MessageLimits
 ) -> None:
-    used = select(func.coalesce(func.sum(CHATS.c.n_chars), 0)).where(
-        CHATS.c.owner == owner
-    )
-    if connection.execute(used).scalar_one() + _n_chars(message) > limits.n_chars:
-        raise ChatError(
-            ChatFault.LIMIT,
-            f"your chats have {limits.n_chars} characters; delete some",
-            "content",
-        )
+    check_chars(connection, owner, n_chars_of(message), limits)
     if message.is_unfinished and count_pending(connection, owner) >= limits.n_pending:
         raise ChatError(
             ChatFault.LIMIT,
@@ -148,9 +154,28 @@ def _check_owner(
         )
 
 
-def _n_chars(message: KeptMessage) -> int:
+def n_chars_of(message: KeptMessage) -> int:
     """Return what a message counts of its owner's characters."""
     return len(message.text) + len(message.thinking)
+
+
+def check_chars(
+    connection: Connection, owner: str, n_more: int, limits: MessageLimits
+) -> None:
+    """Check how many characters the chats of an owner would have.
+
+    Raises:
+        ChatError: more than they may.
+    """
+    used = select(func.coalesce(func.sum(CHATS.c.n_chars), 0)).where(
+        CHATS.c.owner == owner
+    )
+    if connection.execute(used).scalar_one() + n_more > limits.n_chars:
+        raise ChatError(
+            ChatFault.LIMIT,
+            f"your chats have {limits.n_chars} characters; delete some",
+            "content",
+        )
 
 
 def count_pending(connection: Connection, owner: str) -> int:
@@ -275,7 +300,7 @@ def _write(
     connection.execute(update(MESSAGES).where(*is_it).values(changes))
     if not message.is_unfinished:
         n_counted = 0 if row.state in UNFINISHED else row.n_chars
-        _count(connection, message.chat_id, _n_chars(message) - n_counted)
+        _count(connection, message.chat_id, n_chars_of(message) - n_counted)
         index_messages(connection, [message.id])
     return True
 

@@ -78,16 +78,15 @@ def _matching(
 
 def index_messages(connection: Connection, ids: Sequence[str]) -> None:
     """Add finished messages to SQLite's index; PostgreSQL's follows by itself."""
-    if connection.dialect.name != "sqlite":
+    if connection.dialect.name != "sqlite" or not ids:
         return
-    for each in ids:
-        connection.execute(
-            text(
-                "INSERT OR REPLACE INTO message_search (rowid, text) "
-                "SELECT number, text FROM messages WHERE id = :id"
-            ),
-            {"id": each},
-        )
+    connection.execute(
+        text(
+            "INSERT OR REPLACE INTO message_search (rowid, text) "
+            "SELECT number, text FROM messages WHERE id = :id"
+        ),
+        [{"id": each} for each in ids],
+    )
 
 
 def forget_chat(connection: Connection, chat_id: str) -> None:

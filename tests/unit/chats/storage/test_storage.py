@@ -19,6 +19,7 @@ from inferd.chats.storage.attachments import read_attachment, read_files
 from inferd.chats.storage.backup import back_up, restore
 from inferd.chats.storage.database import ChatDatabase, place_of_database
 from inferd.chats.storage.erasure import erase_words
+from inferd.chats.storage.imports import add_imported
 from inferd.chats.storage.runner_file import held_name
 from inferd.chats.storage.search import search
 from inferd.chats.storage.tables import CHATS
@@ -201,6 +202,74 @@ def test_files_are_stored_with_their_message_once_within_the_bound_of_their_owne
     assert all_of(template, owner, elsewhere) == []
     found = template.run(lambda each: read_files(each, owner, chat.id, [kept.id, "x"]))
     assert found == {kept.id: b"pixels of a cat"}
+
+
+def import_of(owner, n_turns, **fields):
+    moment = next(NUMBERS)
+    chat = KeptChat(id=new_id(), owner=owner, created_us=moment, modified_us=moment)
+    kept, files = attached()
+    told: list[KeptMessage] = []
+    for place in range(n_turns):
+        make = answer if place % 2 else prompt
+        text = "" if place == 0 else f"turn{place}"
+        named = {"state": "complete", "thinking": "hm"} if place % 2 else {}
+        names = (kept,) if place == 0 else ()
+        told.append(
+            make(
+                chat, told[-1] if told else None, text=text, attachments=names, **named
+            )
+        )
+    return chat, told, files
+
+
+def test_an_import_is_stored_at_once_as_its_messages_would_be_one_by_one(
+    template, owner
+):
+    def store(imported, n_most=100, limits=LIMITS):
+        chat, told, files = imported
+        selects: list[str] = []
+
+        def act(connection):
+            raw = connection.connection.driver_connection
+            raw.set_trace_callback(selects.append)
+            try:
+                return add_imported(connection, chat, told, n_most, limits, files=files)
+            finally:
+                raw.set_trace_callback(None)
+
+        found = template.run(act)
+        return found, sum(each.startswith("SELECT") for each in selects)
+
+    much = replace(LIMITS, n_messages=100)
+    short, long = import_of(owner, 2), import_of(owner, 60)
+    _, n_few = store(short)
+    found, n_many = store(long, limits=much)
+    assert n_few == n_many
+    chat, told, _ = long
+    assert all_of(template, owner, chat) == told
+    assert (found.title, found.tail_id) == ("a.png", told[-1].id)
+    hits = template.run(lambda each: search(each, owner, "turn59", 5))
+    assert [hit.message_id for hit in hits] == [told[-1].id]
+    n_chars = sum(
+        len(each.text + each.thinking)
+        for imported in (short, long)
+        for each in imported[1]
+    )
+    n_bytes = 3 * 6
+    full = replace(much, n_chars=n_chars + 7, n_attached_bytes=n_bytes)
+    store(import_of(owner, 2), limits=full)
+    for limits, n_most, param in (
+        (full, 100, "content"),
+        (replace(much, n_attached_bytes=n_bytes), 100, "attachments"),
+        (replace(much, n_messages=1), 100, "messages"),
+        (much, 3, "chats"),
+    ):
+        refused = import_of(owner, 2)
+        assert refusal(store, refused, n_most, limits).param == param
+        assert refusal(all_of, template, owner, refused[0]).fault is ChatFault.NO_CHAT
+    chat, [first, second], files = import_of(owner, 2)
+    told = [first, replace(second, role="prompter")]
+    assert refusal(store, (chat, told, files), 100, much).param == "parent_id"
 
 
 def test_an_answer_is_written_until_somebody_ends_it(template, owner):
