@@ -35,6 +35,8 @@ FAST: Final = "-Zgzip -z1"
 """Compression of packages that are built for a test and thrown away."""
 NEWER: Final = "0.1.1"
 """As `docs/packages.md` has it."""
+BROKEN: Final = "0.1.2"
+"""One whose programs end at once."""
 LIBRARIES: Final = "usr/lib/inferd/lib/"
 MODEL: Final = "embedded@chat.json"
 
@@ -76,26 +78,48 @@ def _give_model(root: Path) -> None:
             shutil.copy(source / "blobs" / blob, store / "blobs")
 
 
-def packages(target: Path) -> tuple[Path, Path]:
-    """Give our package, and one of a newer version that differs in its number alone."""
+def packages(target: Path) -> None:
+    """Leave our package there, a newer one that differs in its number, and one that is broken."""
     built = Path(shutil.copy(package(FAST), target))
-    newer = target / built.name.replace(__version__, NEWER)
     with tempfile.TemporaryDirectory(dir=target) as name:
         tree = Path(name) / "tree"
         subprocess.run(["dpkg-deb", "--raw-extract", built, tree], check=True)
-        _replace(
-            tree / "DEBIAN" / "control", f"Version: {__version__}", f"Version: {NEWER}"
+        [site] = tree.glob("usr/lib/inferd/lib/python3*/site-packages")
+        _number(tree, __version__, NEWER)
+        _edit(site / "inferd/__init__.py", f'"{__version__}"', f'"{NEWER}"')
+        _build(tree, target)
+        _number(tree, NEWER, BROKEN)
+        _edit(
+            site / "inferd/cli/__init__.py", "import sys\n", "import sys\nsys.exit(3)\n"
         )
-        [site] = tree.glob("usr/lib/inferd/lib/python3*/site-packages/inferd")
-        _replace(site / "__init__.py", f'"{__version__}"', f'"{NEWER}"')
-        for compiled in (site / "__pycache__").glob("__init__.*"):
-            compiled.unlink()  # Python would take it without a look at the source
-        subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, newer],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-    return built, newer
+        _remove_libraries(site)
+        _build(tree, target)
+
+
+def _number(tree: Path, old: str, new: str) -> None:
+    _replace(tree / "DEBIAN" / "control", f"Version: {old}", f"Version: {new}")
+
+
+def _edit(source: Path, old: str, new: str) -> None:
+    """Change a module, and remove what Python would take without a look at the source."""
+    _replace(source, old, new)
+    for compiled in (source.parent / "__pycache__").glob(f"{source.stem}.*"):
+        compiled.unlink()
+
+
+def _remove_libraries(site: Path) -> None:
+    """What ends before it imports one needs none, and is built and unpacked at once."""
+    for each in site.iterdir():
+        if each.is_dir() and each.name != "inferd":
+            shutil.rmtree(each)
+
+
+def _build(tree: Path, target: Path) -> None:
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, target],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def without_libraries(built: Path, target: Path) -> Path:

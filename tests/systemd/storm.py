@@ -1,8 +1,8 @@
 """Clients that ask one short question after the other, each on a new connection.
 
-    storm.py SOCKET N_CLIENTS
+    storm.py SOCKET N_CLIENTS [TOKEN]
 
-They go on until standard input ends; then the outcomes are counted as JSON.
+With a token they ask over HTTP, as at the bridge's socket. They go on until standard input ends; then the outcomes are counted as JSON.
 """
 
 import json
@@ -11,16 +11,32 @@ import sys
 import threading
 import time
 from collections import Counter
+from typing import BinaryIO
 
 REQUEST = b'{"id":"s","messages":[{"role":"user","content":"hello"}]}\n'
+HTTP_BODY = (
+    b'{"model":"mock","stream":true,"messages":[{"role":"user","content":"hello"}]}'
+)
+HTTP_REQUEST = b"""POST /v1/chat/completions HTTP/1.1\r
+Host: any\r
+Authorization: Bearer %s\r
+Content-Type: application/json\r
+Content-Length: %d\r
+Connection: close\r
+\r
+%s"""
+HTTP_OK = b"HTTP/1.1 200 "
+HTTP_END = b"data: [DONE]"
 PATIENCE_S = 120.0
+PAUSE_S = 0.02
+"""Between two requests of a client: many more would prove no more."""
 
 outcomes: Counter[str] = Counter()
 longest_s = 0.0
 is_over = threading.Event()
 
 
-def ask(path: str) -> str:
+def ask(path: str, token: str) -> str:
     """Give how it came out: ``done``, an error's code, ``refused`` or ``lost``."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(PATIENCE_S)
@@ -29,9 +45,11 @@ def ask(path: str) -> str:
         except OSError as error:
             return f"refused: {error.strerror}"
         try:
-            sock.sendall(REQUEST)
-            with sock.makefile("rb") as frames:
-                for line in frames:
+            with sock.makefile("rb") as answer:
+                if token:
+                    return ask_http(sock, answer, token)
+                sock.sendall(REQUEST)
+                for line in answer:
                     frame = json.loads(line)
                     if frame["type"] != "token":
                         return str(frame.get("code", frame["type"]))
@@ -42,19 +60,30 @@ def ask(path: str) -> str:
         return "lost"
 
 
-def run(path: str) -> None:
+def ask_http(sock: socket.socket, answer: BinaryIO, token: str) -> str:
+    """Give ``done`` for a whole stream, or what came instead of it."""
+    sock.sendall(HTTP_REQUEST % (token.encode(), len(HTTP_BODY), HTTP_BODY))
+    came = answer.read()
+    if came.startswith(HTTP_OK) and HTTP_END in came:
+        return "done"
+    return came.decode(errors="replace")[-300:] or "lost"
+
+
+def run(path: str, token: str) -> None:
     """Ask until it is over."""
     global longest_s  # noqa: PLW0603  # a script of one purpose
     while not is_over.is_set():
         began = time.monotonic()
-        outcomes[ask(path)] += 1
+        outcomes[ask(path, token)] += 1
         longest_s = max(longest_s, time.monotonic() - began)
+        is_over.wait(PAUSE_S)
 
 
 def main() -> None:
     """Let them ask."""
-    path, n_clients = sys.argv[1], int(sys.argv[2])
-    threads = [threading.Thread(target=run, args=(path,)) for _ in range(n_clients)]
+    path, n_clients, *tokens = sys.argv[1:]
+    args = (path, "".join(tokens))
+    threads = [threading.Thread(target=run, args=args) for _ in range(int(n_clients))]
     for thread in threads:
         thread.start()
     sys.stdin.read()

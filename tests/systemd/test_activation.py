@@ -90,11 +90,16 @@ def eventually(is_so: Callable[[], bool]) -> bool:
 
 
 @contextmanager
-def storm(machine: Container) -> Iterator[dict[str, Any]]:
+def storm(
+    machine: Container,
+    path: str = "/run/inferd/infer.sock",
+    n_clients: int = N_CLIENTS,
+    token: str = "",
+) -> Iterator[dict[str, Any]]:
     """Have clients ask while inside; then tell how it came out for them."""
     outcomes: dict[str, Any] = {}
     with machine.start(
-        *("python3", "/opt/storm.py", "/run/inferd/infer.sock", str(N_CLIENTS))
+        *("python3", "/opt/storm.py", path, str(n_clients), *([token] if token else []))
     ) as clients:
         try:
             yield outcomes

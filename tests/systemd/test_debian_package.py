@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from inferd import __version__
 from tests.documents import pages
 from tests.systemd.bare_debian import (
+    BROKEN,
     FAST,
     NEWER,
     bare_debian,
@@ -30,6 +32,9 @@ pytestmark = [
 ]
 
 PAGE = "docs/packages.md"
+SERVICE_PAGE = "docs/service.md"
+BRIDGE = "/run/inferd-bridge/bridge.sock"
+N_BRIDGE_CLIENTS = 4
 APT = "DEBIAN_FRONTEND=noninteractive apt-get -q -y"
 FILES = (
     "find / -xdev ( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp"
@@ -65,10 +70,10 @@ def sh(machine: Container, command: str, timeout_s: float = 300) -> str:
     return done.stdout + done.stderr
 
 
-def typed(machine: Container, words: str) -> str:
+def typed(machine: Container, words: str, page: str = PAGE) -> str:
     """Type the command of the document that has some words."""
     command = (
-        pages.command(PAGE, words).replace("sudo ", "").replace("apt ", f"{APT} ", 1)
+        pages.command(page, words).replace("sudo ", "").replace("apt ", f"{APT} ", 1)
     )
     return sh(machine, command.replace("dist/", "./"))
 
@@ -96,7 +101,9 @@ def test_install_ask_upgrade_go_back_remove_and_purge(machine):
     before = files(machine)
     install_and_ask(machine)
     look_at_what_is_installed(machine)
+    start_the_bridge(machine)
     upgrade_and_go_back_under_load(machine)
+    upgrade_to_what_does_not_start_and_go_back(machine)
     remove_and_purge(machine, before)
 
 
@@ -133,21 +140,71 @@ def look_at_what_is_installed(machine):
     )
 
 
-def upgrade_and_go_back_under_load(machine):
-    """No request of many is refused or fails, in both directions."""
+def start_the_bridge(machine):
+    """The package leaves that to the operator, by the commands of the page."""
     machine.run("sh", "-c", "cat > /etc/inferd/config.toml", stdin=CONFIG)
     sh(machine, "systemctl restart inferd")
-    with storm(machine) as outcomes:
-        before = machine.show("MainPID")
+    typed(machine, "enable --now inferd-bridge.socket", SERVICE_PAGE)
+    sh(machine, "systemctl start inferd-bridge")
+
+
+@contextmanager
+def clients(machine):
+    """Programs that ask the daemon and the bridge: none is refused, and none fails."""
+    token = typed(machine, "token add ada --system", SERVICE_PAGE).splitlines()[0]
+    with (
+        storm(machine) as asked,
+        storm(machine, BRIDGE, N_BRIDGE_CLIENTS, token) as bridged,
+    ):
+        yield
+    sh(machine, "inferd bridge token remove ada --system")
+    for outcomes in (asked, bridged):
+        assert set(outcomes) == {"done", "longest_s"}, outcomes
+        assert outcomes["done"] > 20
+
+
+def upgrade_and_go_back_under_load(machine):
+    """No request of many is refused or fails, in both directions."""
+    with clients(machine):
+        before = pids(machine)
         typed(machine, f"apt install ./inferd_{NEWER}")
         assert version(machine) == NEWER
-        assert machine.show("ActiveState") == {"ActiveState": "active"}
-        assert machine.show("MainPID") != before
+        assert not set(before) & set(pids(machine))
         typed(machine, "apt install --allow-downgrades")
         assert version(machine) == __version__
-    assert set(outcomes) == {"done", "longest_s"}, outcomes
-    assert outcomes["done"] > 20
+
+
+def pids(machine: Container) -> list[str]:
+    """Give the processes of both services, which run."""
+    found = []
+    for unit in ("inferd.service", "inferd-bridge.service"):
+        shown = machine.show("ActiveState", "MainPID", unit=unit)
+        assert shown["ActiveState"] == "active", unit
+        found.append(shown["MainPID"])
+    return found
+
+
+def upgrade_to_what_does_not_start_and_go_back(machine):
+    """apt says so and how to go back; clients that come meanwhile are answered after that."""
+    with clients(machine):
+        pids(machine)
+        said = sh(machine, f"{APT} install ./inferd_{BROKEN}_*.deb")
+        for unit in ("inferd.service", "inferd-bridge.service"):
+            assert (
+                f"{unit} does not start; journalctl -u {unit} has the reason." in said
+            )
+        way_back = pages.command(PAGE, "apt install --allow-downgrades")
+        assert f"{way_back.removeprefix('sudo ')}\n" in said
+        assert installed(machine) == BROKEN
+        typed(machine, "apt install --allow-downgrades")
+        assert installed(machine) == version(machine) == __version__
+        pids(machine)
     assert sh(machine, "test ! -e /run/inferd-upgrade") == ""
+
+
+def installed(machine: Container) -> str:
+    """Give the package's version as dpkg has it."""
+    return sh(machine, "dpkg-query --show --showformat='${Version}' inferd")
 
 
 def remove_and_purge(machine, before):
