@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from signal import SIGKILL
 from tempfile import TemporaryDirectory
@@ -33,6 +34,8 @@ NAME: Final = (
 
 WORDS: Final = tuple(f"word{number} " for number in range(40))
 TEXT: Final = "".join(WORDS)
+STOPPED_AT: Final = cycle((None, len(TEXT) // 2, len(TEXT) - len(WORDS[-1]), len(TEXT)))
+"""Characters of an answer that are read before it is stopped: some meet its end."""
 ENDED: Final = frozenset(("complete", "aborted_by_worker", "cancelled", "timeout"))
 AGAIN: Final = frozenset((429, 502, 503, 504))
 """Statuses of a request that was refused for a while; it is sent again, with its id."""
@@ -54,6 +57,8 @@ class Sent:
     text: str
     """Of a prompt; of an answer what was read of it as it was written."""
     is_answer: bool = False
+    stopped: Mapping[str, Any] | None = None
+    """The answer as its stop told it, where it was stopped."""
 
 
 @dataclass
@@ -130,7 +135,11 @@ class Person:
             self._post("prompter_message", prompt, {"content": prompt.text})
             answer = Sent(uuid4().hex, prompt.id, "", is_answer=True)
             self._post("assistant_message", answer, {"model_config_name": "chat"})
-            answer.text = "".join(self._follow(answer))
+            n_read = next(STOPPED_AT)
+            answer.text = "".join(self._follow(answer, n_read))
+            if n_read is not None:
+                path = f"/chats/{self.chat}/messages/{answer.id}/stop"
+                answer.stopped = self._ask("POST", path, {})
             self.await_end(answer)
             parent = answer.id
 
@@ -142,8 +151,12 @@ class Person:
         self.sent.append(message)
         self._crowd.acknowledged()
 
-    def _follow(self, answer: Sent) -> Iterator[str]:
-        """Read an answer as it is written, until its end or that of the connection."""
+    def _follow(self, answer: Sent, n_most: int | None) -> Iterator[str]:
+        """Read an answer as it is written, until its end or that of the connection.
+
+        With ``n_most`` no more is read once so many characters were.
+        """
+        n_read = 0
         path = f"/chats/{self.chat}/messages/{answer.id}/events"
         try:
             with self._http.stream("GET", self._crowd.address() + path) as reply:
@@ -151,6 +164,9 @@ class Person:
                     event = line.removeprefix("data: ")
                     if event != line and (text := token_of(event)):
                         yield text
+                        n_read += len(text)
+                    if n_most is not None and n_read >= n_most:
+                        return
         except httpx2.TransportError:
             return
 
@@ -211,6 +227,11 @@ def wrong_answer(found: Mapping[str, Any], sent: Sent) -> Iterator[str]:
         yield "an answer has a text that no model wrote"
     if not (text.startswith(sent.text) or sent.text.startswith(text)):
         yield "what was read of an answer is no part of it"
+    if (told := sent.stopped) is not None:
+        if told["state"] != state:
+            yield f"a stop was told {told['state']}, and {state} is stored"
+        if not told["content"].startswith(text):
+            yield "an answer has a text that its stop has not told"
 
 
 @dataclass
@@ -327,3 +348,4 @@ def check(context: Context, crowd: Crowd, people: list[Person]) -> None:
         context.require(not count, f"{count} times: {text}")
     context.expect(ends["complete"], "no answer was complete")
     context.expect(ends["aborted_by_worker"], "no answer was interrupted")
+    context.expect(ends["cancelled"], "no answer was stopped")
