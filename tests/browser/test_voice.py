@@ -2,12 +2,15 @@
 
 import shutil
 import subprocess
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from tests.browser.browsing import CHROMIUM, Reader
 from tests.daemon.bridge import bridge_to
 from tests.daemon.harness import mock
+from tests.model.changes import HEARS_LITTLE
+from tools.spoken_clip import clip_path
 
 pytestmark = pytest.mark.short_version
 
@@ -16,16 +19,13 @@ QUIET = 200
 """A sample of 16 bits below which nobody speaks."""
 
 
-@pytest.fixture(scope="module")
-def hearing(browser, tmp_path_factory):
-    """A browser whose microphone hears a voice; it asks before a page may."""
-    path = tmp_path_factory.mktemp("voice") / "spoken.wav"
-    words = ["espeak-ng", "-s", "140", "-w", str(path), SPOKEN * 3]
-    subprocess.run(words, check=True)
+@contextmanager
+def microphone(browser, sound):
+    """A browser whose microphone hears a file of sound; it asks before a page may."""
     options = [
         "--no-sandbox",
         "--use-fake-device-for-media-stream",
-        f"--use-file-for-fake-audio-capture={path}",
+        f"--use-file-for-fake-audio-capture={sound}",
     ]
     program = shutil.which(CHROMIUM)
     made = browser.browser_type.launch(executable_path=program, args=options)
@@ -33,21 +33,33 @@ def hearing(browser, tmp_path_factory):
     made.close()
 
 
+@contextmanager
+def speaking(hearing, address, *, may=True):
+    """A reader of the page who may use the microphone, or not."""
+    context = hearing.new_context(permissions=["microphone"] if may else [])
+    reader = Reader(context, address)
+    yield reader.open()
+    context.close()
+    assert not reader.faults
+
+
+@pytest.fixture(scope="module")
+def hearing(browser, tmp_path_factory):
+    """A browser whose microphone hears a voice again and again."""
+    path = tmp_path_factory.mktemp("voice") / "spoken.wav"
+    words = ["espeak-ng", "-s", "140", "-w", str(path), SPOKEN * 3]
+    subprocess.run(words, check=True)
+    with microphone(browser, path) as made:
+        yield made
+
+
 @pytest.fixture
 def speaker(hearing):
     """Make readers of the page who may use the microphone, or not."""
-    made = []
-
-    def make(bridge, *, may):
-        context = hearing.new_context(permissions=["microphone"] if may else [])
-        reader = Reader(context, bridge.address)
-        made.append(reader)
-        return reader.open()
-
-    yield make
-    for reader in made:
-        reader.context.close()
-        assert not reader.faults
+    with ExitStack() as readers:
+        yield lambda bridge, *, may: readers.enter_context(
+            speaking(hearing, bridge.address, may=may)
+        )
 
 
 NOTE_SOUNDS = """() => {
@@ -102,3 +114,29 @@ def test_where_no_model_hears_the_page_says_so(speaker, make_daemon):
             "No model of this machine writes speech down"
         ).wait_for()
         assert reader.button("Dictate").is_enabled()
+
+
+WHISPER = {"kind": "whispercpp", "name": "english", "n_threads": 1}
+WORDS_ARE_THERE = """(words) => {
+    const written = document.getElementById('message').value.toLowerCase().replace(/[^a-z]+/g, ' ');
+    return written.includes(words);
+}"""
+
+
+@pytest.mark.model
+def test_words_that_somebody_says_come_into_the_composer(browser, make_daemon):
+    daemon = make_daemon(
+        {"backend": [mock(tokens=["hi"]), WHISPER]}, environ=HEARS_LITTLE
+    ).start()
+    with (
+        bridge_to(daemon) as heard,
+        microphone(browser, f"{clip_path()}%noloop") as hearing,
+        speaking(hearing, heard.address) as reader,
+    ):
+        reader.button("Dictate").click()
+        for words in ("and so my fellow", "what you can do for your country"):
+            reader.page.wait_for_function(WORDS_ARE_THERE, arg=words)
+        assert reader.button("End dictation").is_visible()
+        reader.button("End dictation").click()
+        reader.button("Dictate").wait_for()
+        assert reader.page.evaluate(WORDS_ARE_THERE, "and so my fellow")
