@@ -14,7 +14,7 @@ from tests.daemon.harness import eventually
 
 ROOT = Path(__file__).parents[2]
 INFERD = (sys.executable, "-m", "inferd")
-ENDED = re.compile(r"^ended with (\d+)$", re.MULTILINE)
+ENDED = re.compile(r"ended with (\d+)$", re.MULTILINE)
 WAIT_S = 40.0
 """Seconds that something may take to be seen: thirty times what it takes."""
 MANY = 100_000

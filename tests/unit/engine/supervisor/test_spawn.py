@@ -18,6 +18,7 @@ from inferd.engine.supervisor.spawn import (
     spawn,
 )
 from inferd.limits.engine import HEARTBEAT_S
+from tests.daemon.harness import eventually
 from tests.fakes.memory_coordinator import grant_all
 from tests.fakes.starting import MOCK_PROGRAM, start_of
 
@@ -79,7 +80,9 @@ def test_a_worker_has_no_threads_that_wait_for_linear_algebra(monkeypatch):
     """They would spin while it loads, one for each core."""
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
     spawned = spawn(MOCK_PROGRAM, keeps_stderr=True)
-    environment = Path(f"/proc/{spawned.popen.pid}/environ").read_bytes()
+    environ = Path(f"/proc/{spawned.popen.pid}/environ")
+    assert eventually(lambda: environ.read_bytes() != b"")  # none while it is replaced
+    environment = environ.read_bytes()
     kill_and_reap(spawned)
     assert b"OPENBLAS_NUM_THREADS=1" in environment.split(b"\0")
 
